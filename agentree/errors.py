@@ -1,0 +1,75 @@
+"""Every error that agentree raises on purpose. Each names the thing at fault and the way out."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class TranscriptLike(Protocol):
+    """What an error can say of a transcript without knowing the runtime."""
+
+    @property
+    def token_ids(self) -> Sequence[int]: ...
+    @property
+    def text(self) -> str: ...
+
+
+class AgentreeError(Exception):
+    """Base of all of them."""
+
+
+class ToolDefinitionError(AgentreeError, TypeError):
+    """A function can't become a tool: names the parameter and what to write instead."""
+
+
+class GraphError(AgentreeError):
+    """The graph can't be compiled: says which node or edge, and what to do."""
+
+
+class ConstraintError(AgentreeError):
+    """A schema or regex is refused: names the keyword and its path, or the offset in the pattern."""
+
+
+class ModelError(AgentreeError):
+    """A model can't be found, fetched or read: names the file or the model, and what to do."""
+
+
+class Unsupported(AgentreeError):
+    """This runtime can't do that: names the capability."""
+
+
+class RuntimeClosed(AgentreeError):
+    """The runtime is not open: not entered yet, closed, or its engine failed (`__cause__` says how)."""
+
+
+class InvalidValue(AgentreeError):
+    """The forced text parsed, but the type's own validator refused it."""
+
+    def __init__(self, message: str, *, text: str, transcript: TranscriptLike) -> None:
+        super().__init__(message)
+        self.text = text
+        self.transcript = transcript
+
+
+class ContextOverflow(AgentreeError):
+    """The transcript does not fit the model or the pool. Sizes are in tokens."""
+
+    def __init__(self, message: str, *, needed: int, limit: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+        self.limit = limit
+
+
+class LimitReached(AgentreeError):
+    """A limit was hit with `on_limit="raise"`: carries the transcript and the partial result."""
+
+    def __init__(
+        self, message: str, *, limit: str, transcript: TranscriptLike | None, partial: object = None
+    ) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.transcript = transcript
+        self.partial = partial
+
+
+class Deadlock(AgentreeError):
+    """Nothing can run and a join is still open: names the join and the missing branch."""

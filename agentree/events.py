@@ -1,0 +1,265 @@
+"""What happens, as values: one frozen dataclass per fact that a trace can show, and the bus they travel on.
+
+Knows nothing of the layers below. Paths name who an event is about: segments joined by "/", where a
+fork adds "[i]" for its i-th branch and a second visit of a node adds "#2": "solve/answer[3]#2".
+"""
+
+import threading
+import time as clock
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of every trace event."""
+
+    seq: int = 0
+    """Position in the runtime's stream; the bus assigns it."""
+    time: float = 0.0
+    """Seconds since the epoch; the bus assigns it."""
+    run: str = ""
+    """Id of the run, "" for transcripts used outside a program."""
+    path: str = ""
+    """Task path inside the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelLoading(Event):
+    """A model is being fetched, converted or read; `done` of `total` in `unit` (total 0: unknown)."""
+
+    model: str
+    stage: Literal["fetch", "convert", "load"]
+    done: int = 0
+    total: int = 0
+    unit: Literal["bytes", "tensors"] = "bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReady(Event):
+    """A model can generate."""
+
+    model: str
+    device: str
+    weights: str
+    pool: int
+    """Slots of the KV pool, in tokens."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    """A program began."""
+
+    program: str
+    input: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(Event):
+    """A program ended: with an output, or with an error's one-line text."""
+
+    output: str = ""
+    error: str = ""
+    status: Literal["done", "failed", "cancelled"] = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStarted(Event):
+    """A node of a graph began a visit."""
+
+    node: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeEnded(Event):
+    """A node of a graph ended a visit."""
+
+    node: str
+    output: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationStarted(Event):
+    """A request was taken up by the engine."""
+
+    request: int
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextGenerated(Event):
+    """Text of a running generation, as far as it forms whole characters."""
+
+    request: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationEnded(Event):
+    """A request is over. Counts in tokens: `cached + computed = prompt`, `sampled + forced = output`."""
+
+    request: int
+    prompt_tokens: int
+    cached_tokens: int
+    computed_tokens: int
+    sampled_tokens: int
+    forced_tokens: int
+    forward_passes: int
+    text: str
+    finish: Literal["stop", "length", "aborted", "failed"]
+    seconds: float
+    miss: str = ""
+    """Why the computed part was not in the cache, in words; "" if only new text was computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forked(Event):
+    """A transcript was forked into `n` branches that share `shared_tokens`."""
+
+    n: int
+    shared_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolStarted(Event):
+    """A tool call is about to run."""
+
+    call: str
+    tool: str
+    arguments: str
+    """The arguments as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolEnded(Event):
+    """A tool call is over; `error` says whether `content` is an error."""
+
+    call: str
+    tool: str
+    content: str
+    error: bool
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evicted(Event):
+    """Tokens left the radix tree to make room; the event's path is whose request needed the room."""
+
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseRevoked(Event):
+    """A lease was taken back under pressure: its agent's next turn computes `tokens` again."""
+
+    owner: str
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preempted(Event):
+    """A running request gave its slots back and waits to be resumed."""
+
+    request: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolState(Event):
+    """The KV pool after a step, in tokens, with the counters that rates are made of."""
+
+    pool: int
+    free: int
+    private: int
+    tree: int
+    leased: int
+    lookup_tokens: int
+    hit_tokens: int
+    computed_tokens: int
+    sampled_tokens: int
+    forced_tokens: int
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped(Event):
+    """The reader of this stream was too slow: `count` events before this one are missing."""
+
+    count: int
+
+
+def to_dict(event: Event) -> dict[str, object]:
+    """The event as plain JSON values, its kind under "event"."""
+    return {"event": type(event).__name__} | {f.name: getattr(event, f.name) for f in fields(event)}
+
+
+@dataclass(eq=False)
+class Subscription:
+    """One reader's bounded queue. A full queue drops its oldest event and reports how many were lost."""
+
+    wake: Callable[[], None]
+    """Called from whatever thread emitted, after an event was queued. Must not block."""
+    capacity: int = 10_000
+    _events: deque[Event] = field(default_factory=deque[Event])
+    _lost: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, event: Event) -> None:
+        """Queue an event. Never blocks for longer than a few appends."""
+        with self._lock:
+            if len(self._events) >= self.capacity:
+                self._events.popleft()
+                self._lost += 1
+            self._events.append(event)
+        self.wake()
+
+    def take(self) -> list[Event]:
+        """All queued events, oldest first; a `Dropped` leads where some were lost."""
+        with self._lock:
+            events, self._events = list(self._events), deque()
+            lost, self._lost = self._lost, 0
+        if lost and events:
+            first = events[0]
+            events.insert(0, Dropped(seq=first.seq - 1, time=first.time, run=first.run, count=lost))
+        return events
+
+
+class Bus:
+    """Numbers events and hands them to every subscription. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._subscriptions: tuple[Subscription, ...] = ()
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody reads: lets a hot path skip building events that nobody would see."""
+        return bool(self._subscriptions)
+
+    def emit(self, event: Event) -> Event:
+        """Number, date and deliver an event; returns it as delivered."""
+        with self._lock:
+            self._seq += 1
+            event = replace(event, seq=self._seq, time=clock.time())
+            for subscription in self._subscriptions:
+                subscription.put(event)
+        return event
+
+    def subscribe(self, wake: Callable[[], None], *, capacity: int = 10_000) -> Subscription:
+        """A new reader, which sees what is emitted from now on."""
+        subscription = Subscription(wake, capacity)
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a reader. Ending one twice is harmless."""
+        with self._lock:
+            self._subscriptions = tuple(s for s in self._subscriptions if s is not subscription)
