@@ -1,0 +1,97 @@
+"""What becomes of a sequence once its logits are there: scores, the next token, forced runs, the end."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from agentree.runtime.sampling import pick
+from agentree.runtime.scheduler import Chunk
+from agentree.runtime.sequence import Sequence
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class End:
+    """A sequence is over."""
+
+    finish: Finish
+    end_token: int | None = None
+
+
+def commit(chunk: Chunk, rows: torch.Tensor, *, jump_forward: bool) -> End | None:
+    """Take a finished forward into account; returns how the sequence ended, or None if it goes on.
+
+    Args:
+        chunk: What ran.
+        rows: float32 [len(chunk.wanted), vocab], the logits that the chunk wanted, in its order.
+        jump_forward: Append forced runs without a forward pass.
+
+    Raises:
+        ValueError: The constraint allows no token here, or the logits are not finite.
+    """
+    sequence = chunk.sequence
+    known = sequence.cached + sequence.prompt_computed
+    sequence.prompt_computed += max(0, min(chunk.stop, sequence.prompt_length) - known)
+    sequence.cursor = chunk.stop
+    sequence.passes += 1
+    if sequence.request.score_from is not None:
+        _score(sequence, chunk, rows)
+    if sequence.cursor < sequence.length:
+        return None
+    if sequence.request.max_tokens == 0 or sequence.complete:
+        return End("stop")
+    return _sample(sequence, rows[-1], jump_forward=jump_forward)
+
+
+def append_forced(sequence: Sequence, last: int | None) -> bool:
+    """Append every run of tokens that must come now; True if that completes the value.
+
+    `last` is the token before the run, None at the start of the value: a run is tokenized together with it.
+    """
+    matcher = sequence.matcher
+    if matcher is None:
+        return False
+    while not matcher.done:
+        run = matcher.forced(last)
+        if not run:
+            return False
+        for token in run:
+            matcher.advance(token)
+            sequence.append(token)
+            sequence.text.push(token)
+        sequence.forced += len(run)
+        last = run[-1]
+    return True
+
+
+def _score(sequence: Sequence, chunk: Chunk, rows: torch.Tensor) -> None:
+    if not chunk.wanted:
+        return
+    following = torch.tensor([int(sequence.ids[position + 1]) for position, _ in chunk.wanted])
+    logprobs = torch.log_softmax(rows, dim=-1)
+    picked = logprobs.gather(1, following.to(rows.device).unsqueeze(1)).squeeze(1)
+    sequence.scores += picked.tolist()
+
+
+def _sample(sequence: Sequence, logits: torch.Tensor, *, jump_forward: bool) -> End | None:
+    request, matcher = sequence.request, sequence.matcher
+    token, logprob, near_tie = pick(
+        logits, request.sampling, sequence.length, matcher.mask() if matcher is not None else None
+    )
+    sequence.near_ties += near_tie
+    sequence.logprob += logprob
+    if matcher is not None:
+        matcher.advance(token)
+    if token in request.end_ids:
+        return End("stop", token)
+    sequence.append(token)
+    sequence.sampled += 1
+    if sequence.text.push(token):
+        return End("stop")
+    if matcher is not None and (matcher.done or (jump_forward and append_forced(sequence, token))):
+        return End("stop")
+    if sequence.generated >= request.max_tokens:
+        return End("stop" if matcher is not None and matcher.accepting else "length")
+    return None

@@ -1,0 +1,343 @@
+"""The engine: one thread that owns the model, the pool and the tree, and turns requests into tokens."""
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from typing import Literal
+
+import numpy as np
+import torch
+
+from agentree.errors import AgentreeError, ContextOverflow, RuntimeClosed
+from agentree.events import (
+    Bus,
+    GenerationEnded,
+    GenerationStarted,
+    PoolState,
+    Preempted,
+    TextGenerated,
+)
+from agentree.runtime.cache import Cache
+from agentree.runtime.commit import End, append_forced, commit
+from agentree.runtime.model import Batch, LoadedModel, Row
+from agentree.runtime.request import Progress, Request, Sink, Ticket
+from agentree.runtime.scheduler import Scheduler, Step
+from agentree.runtime.sequence import Sequence
+from agentree.runtime.stats import Counters, EngineStats
+from agentree.runtime.text import TextStream
+
+POOL_STATE_INTERVAL = 0.1
+"""Seconds between two PoolState events while a trace is read."""
+
+
+class Engine:
+    """Continuous batching over one model. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        *,
+        bus: Bus,
+        eviction: Literal["plan", "lru"] = "plan",
+        max_batch_tokens: int = 512,
+        jump_forward: bool = True,
+    ) -> None:
+        self._model = model
+        self._bus = bus
+        self._jump_forward = jump_forward
+        self._cache = Cache(model.kv.slots, policy=eviction)
+        self._scheduler = Scheduler(self._cache, scratch=model.kv.scratch, max_batch_tokens=max_batch_tokens)
+        self._check_every_step = os.environ.get("AGENTREE_CHECK") == "1"
+        self._numbers = itertools.count(1)
+        self._wake = threading.Condition()
+        self._todo: list[Callable[[], None]] = []
+        self._sequences: dict[int, Sequence] = {}
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._counters = Counters()
+        self._stats = EngineStats(pool=model.kv.slots, free=model.kv.slots)
+        self._pool_state_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="agentree-engine", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------------- from any thread
+
+    def submit(self, request: Request, sink: Sink) -> Ticket:
+        """Queue a request; the sink is called on the engine thread.
+
+        Raises:
+            ContextOverflow: Prompt and output can never fit the model's context or the pool.
+            RuntimeClosed: The engine is closed or has failed.
+        """
+        self._refuse_unfit(request)
+        ticket = Ticket(next(self._numbers), request, sink)
+        self._post(lambda: self._start(ticket))
+        return ticket
+
+    def submit_all(self, requests: list[tuple[Request, Sink]]) -> list[Ticket]:
+        """Queue requests as one wave: they are admitted in the same step, in this order."""
+        for request, _ in requests:
+            self._refuse_unfit(request)
+        tickets = [Ticket(next(self._numbers), request, sink) for request, sink in requests]
+
+        def start() -> None:
+            for ticket in tickets:
+                self._start(ticket)
+
+        self._post(start)
+        return tickets
+
+    def abort(self, ticket: Ticket) -> None:
+        """Stop a request and free what it holds; its sink hears nothing more. Harmless when it is over."""
+        try:
+            self._post(lambda: self._abort(ticket))
+        except RuntimeClosed:
+            return
+
+    def stats(self) -> EngineStats:
+        """Counters and pool as of the last step."""
+        return self._stats
+
+    def close(self) -> None:
+        """Stop after the step that is running. Requests that are not over fail with RuntimeClosed."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _post(self, action: Callable[[], None]) -> None:
+        with self._wake:
+            if self._closing or self._failure is not None:
+                raise self._closed()
+            self._todo.append(action)
+            self._wake.notify()
+
+    def _closed(self) -> RuntimeClosed:
+        if self._failure is None:
+            return RuntimeClosed("the runtime is closed: open a new one with `async with Runtime(...) as lm`")
+        error = RuntimeClosed(f"the engine stopped: {self._failure!r}; open a new runtime")
+        error.__cause__ = self._failure
+        return error
+
+    def _refuse_unfit(self, request: Request) -> None:
+        prompt = len(request.prompt)
+        needed = prompt + request.max_tokens
+        if prompt == 0:
+            raise AgentreeError(
+                "a request needs at least one token of prompt: add a message or raw text first"
+            )
+        for limit, what, remedy in (
+            (self._model.config.max_positions, "the model's context", "shorten the transcript or max_tokens"),
+            (self._model.kv.slots, "the KV pool", "open the runtime with a larger kv_tokens"),
+        ):
+            if needed > limit:
+                raise ContextOverflow(
+                    f"{prompt} prompt tokens and up to {request.max_tokens} new ones need {needed}, but "
+                    f"{what} holds {limit}: {remedy}",
+                    needed=needed,
+                    limit=limit,
+                )
+
+    # ---------------------------------------------------------------------- on the engine thread
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._wake:
+                    while not (self._todo or self._closing or self._busy):
+                        self._wake.wait()
+                    todo, self._todo = self._todo, []
+                    closing = self._closing
+                for action in todo:
+                    action()
+                if closing:
+                    break
+                if self._busy:
+                    self._step()
+        except BaseException as error:
+            with self._wake:
+                self._failure = error
+        finally:
+            with self._wake:
+                closed = self._closed()
+                self._closing = True
+                todo, self._todo = self._todo, []
+            for sequence in tuple(self._sequences.values()):
+                sequence.ticket.sink.failed(closed)
+            self._sequences.clear()
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._sequences)
+
+    def _start(self, ticket: Ticket) -> None:
+        request = ticket.request
+        try:
+            sequence = Sequence.of(ticket, TextStream(self._model.tokenizer.token_bytes, request.stop))
+            if self._jump_forward and request.jump_forward:
+                sequence.complete = append_forced(sequence, None)
+                sequence.static = sequence.length
+        except Exception as error:
+            ticket.sink.failed(error)
+            return
+        self._sequences[ticket.number] = sequence
+        self._scheduler.add(sequence)
+        self._bus.emit(
+            GenerationStarted(
+                run=request.scope.run,
+                path=request.scope.path,
+                request=ticket.number,
+                prompt_tokens=sequence.prompt_length,
+            )
+        )
+
+    def _abort(self, ticket: Ticket) -> None:
+        sequence = self._sequences.pop(ticket.number, None)
+        if sequence is not None:
+            self._scheduler.remove(sequence)
+            self._close_books(sequence, "aborted")
+
+    def _step(self) -> None:
+        mark = self._cache.mark()
+        step = self._scheduler.plan()
+        for sequence, lost in step.preempted:
+            self._counters.preempted_requests += 1
+            scope = sequence.request.scope
+            self._bus.emit(
+                Preempted(run=scope.run, path=scope.path, request=sequence.ticket.number, tokens=lost)
+            )
+        for sequence, error in step.failed:
+            self._fail(sequence, error)
+        for sequence in step.ready:
+            self._finish(sequence, End("stop"))
+        if step.chunks:
+            try:
+                logits, row_of = self._forward(step)
+            except Exception as error:
+                # A running request outside this batch may stand on nodes that were published for it.
+                for sequence in tuple(self._scheduler.running):
+                    self._fail(sequence, error)
+                self._cache.discard_since(mark)
+            else:
+                self._commit(step, logits, row_of)
+        self._after_step()
+
+    def _forward(self, step: Step) -> tuple[torch.Tensor, dict[int, int]]:
+        """Run the batch: logits [wanted, vocab], and which of its rows belongs to which query."""
+        chunks = [c for c in step.chunks if c.stop > c.start]
+        ids = np.concatenate([c.sequence.ids[c.start : c.stop] for c in chunks]).astype(np.int64)
+        positions = np.concatenate([np.arange(c.start, c.stop) for c in chunks])
+        rows: list[Row] = []
+        begin = 0
+        for c in chunks:
+            end = begin + c.stop - c.start
+            rows.append(Row(begin, end, torch.from_numpy(c.sequence.row[: c.stop])))
+            begin = end
+        wanted = sorted({query for c in step.chunks for _, query in c.wanted})
+        batch = Batch(
+            ids=torch.from_numpy(ids),
+            positions=torch.from_numpy(positions),
+            slots=torch.from_numpy(np.concatenate([c.writes for c in chunks])),
+            rows=rows,
+            wanted=torch.tensor(wanted, dtype=torch.int64),
+        )
+        logits = self._model.decoder.forward(batch, self._model.kv)
+        self._counters.forward_passes += 1
+        return logits, {query: i for i, query in enumerate(wanted)}
+
+    def _commit(self, step: Step, logits: torch.Tensor, row_of: dict[int, int]) -> None:
+        for chunk in step.chunks:
+            sequence = chunk.sequence
+            prompt = sequence.prompt_length
+            self._counters.computed_tokens += min(chunk.stop, prompt) - min(chunk.start, prompt)
+            try:
+                rows = logits[[row_of[query] for _, query in chunk.wanted]]
+                end = commit(chunk, rows, jump_forward=self._jump_forward and sequence.request.jump_forward)
+            except Exception as error:
+                self._fail(sequence, error)
+                continue
+            if end is not None:
+                self._finish(sequence, end)
+            elif sequence.generated:
+                self._report(sequence, sequence.text.take())
+
+    def _finish(self, sequence: Sequence, end: End) -> None:
+        kept, fragment = sequence.text.kept()
+        tail = tuple(self._model.tokenizer.encode(fragment.decode(errors="replace"))) if fragment else ()
+        self._report(sequence, sequence.text.take() + sequence.text.rest())
+        del self._sequences[sequence.ticket.number]
+        self._scheduler.remove(sequence, keep=sequence.prompt_length + kept)
+        self._close_books(sequence, end.finish)
+        sequence.ticket.sink.done(sequence.result(finish=end.finish, end_token=end.end_token, tail=tail))
+
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        self._sequences.pop(sequence.ticket.number, None)
+        self._scheduler.remove(sequence)
+        self._close_books(sequence, "failed")
+        sequence.ticket.sink.failed(error)
+
+    # ------------------------------------------------------------------------ telling the world
+
+    def _report(self, sequence: Sequence, text: str) -> None:
+        if not text:
+            return
+        ticket = sequence.ticket
+        if ticket.sink.progress is not None:
+            ticket.sink.progress(Progress(text, sequence.generated))
+        if self._bus.watched:
+            scope = ticket.request.scope
+            self._bus.emit(TextGenerated(run=scope.run, path=scope.path, request=ticket.number, text=text))
+
+    def _close_books(
+        self, sequence: Sequence, finish: Literal["stop", "length", "aborted", "failed"]
+    ) -> None:
+        scope, counts = sequence.request.scope, sequence.counts()
+        self._counters.lookup_tokens += counts.cached + counts.computed
+        self._counters.hit_tokens += counts.cached
+        self._counters.sampled_tokens += counts.sampled
+        self._counters.forced_tokens += counts.forced
+        self._counters.near_ties += sequence.near_ties
+        self._bus.emit(
+            GenerationEnded(
+                run=scope.run,
+                path=scope.path,
+                request=sequence.ticket.number,
+                prompt_tokens=counts.prompt,
+                cached_tokens=counts.cached,
+                computed_tokens=counts.computed,
+                sampled_tokens=counts.sampled,
+                forced_tokens=counts.forced,
+                forward_passes=counts.forward_passes,
+                text=sequence.text.text(),
+                finish=finish,
+                seconds=time.monotonic() - sequence.started,
+                miss=sequence.miss,
+            )
+        )
+
+    def _after_step(self) -> None:
+        cache, scheduler = self._cache, self._scheduler
+        if self._check_every_step:
+            cache.check()
+            held = sum(s.have - s.owned for s in scheduler.running)
+            if held != cache.private:
+                raise RuntimeError(f"{cache.private} private slots, but running requests hold {held}")
+        self._stats = EngineStats(
+            pool=self._model.kv.slots,
+            free=cache.free,
+            private=cache.private,
+            tree=cache.tree,
+            leased=cache.leased,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            **asdict(self._counters),
+        )
+        now = time.monotonic()
+        if self._bus.watched and (now - self._pool_state_at > POOL_STATE_INTERVAL or not self._busy):
+            self._pool_state_at = now
+            names = {f.name for f in fields(PoolState)} & {f.name for f in fields(EngineStats)}
+            self._bus.emit(PoolState(**{name: getattr(self._stats, name) for name in names}))
