@@ -74,7 +74,7 @@ class Engine:
         """
         self._refuse_unfit(request)
         ticket = Ticket(next(self._numbers), request, sink)
-        self._post(lambda: self._start(ticket))
+        self.post(lambda: self._start(ticket))
         return ticket
 
     def submit_all(self, requests: list[tuple[Request, Sink]]) -> list[Ticket]:
@@ -87,13 +87,13 @@ class Engine:
             for ticket in tickets:
                 self._start(ticket)
 
-        self._post(start)
+        self.post(start)
         return tickets
 
     def abort(self, ticket: Ticket) -> None:
         """Stop a request and free what it holds; its sink hears nothing more. Harmless when it is over."""
         try:
-            self._post(lambda: self._abort(ticket))
+            self.post(lambda: self._abort(ticket))
         except RuntimeClosed:
             return
 
@@ -109,7 +109,8 @@ class Engine:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _post(self, action: Callable[[], None]) -> None:
+    def post(self, action: Callable[[], None]) -> None:
+        """Run an action on the engine thread between two steps. Raises RuntimeClosed like `submit`."""
         with self._wake:
             if self._closing or self._failure is not None:
                 raise self._closed()
