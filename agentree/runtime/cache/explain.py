@@ -1,0 +1,76 @@
+"""Why tokens are not in the cache."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agentree.runtime.cache.ghosts import Ghosts
+from agentree.runtime.cache.node import WIDTH, Digests, Space, common
+from agentree.runtime.cache.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Why the first token past a match is absent."""
+
+    reason: Literal["unseen", "evicted", "revoked", "diverged", "namespace"]
+    """unseen: nothing was ever known here. diverged: the tree goes on from here with other tokens.
+    namespace: another namespace has them, which this one may not use."""
+    at: int
+    """Position of the first absent token: the length of the match."""
+    tokens: int
+    """How many tokens from there on this reason accounts for."""
+    by: str = ""
+    """evicted, revoked: whose need for room it was."""
+    owner: str = ""
+    """revoked: whose lease it was."""
+    clock: int = 0
+    """evicted, revoked: when, on the cache's logical clock."""
+    ago: int = 0
+    """evicted, revoked: how many ticks of that clock have passed since."""
+
+    @property
+    def words(self) -> str:
+        """The reason in a sentence."""
+        what = f"{self.tokens} tokens from position {self.at}"
+        room = f"to make room for {self.by or 'an unnamed request'}, {self.ago} cache operations ago"
+        match self.reason:
+            case "evicted":
+                return f"{what} were evicted {room}"
+            case "revoked":
+                return f"{what}, leased by {self.owner!r}, were revoked {room}"
+            case "diverged":
+                return f"diverged at token {self.at}: what the cache knows goes on differently there"
+            case "namespace":
+                return f"{what} are cached only in another namespace"
+            case "unseen":
+                return f"{what} were never seen"
+
+
+def find_miss(tree: Tree, ghosts: Ghosts, space: Space, data: bytes) -> Miss | None:
+    """Why `data` is not wholly cached; None if it is. Changes nothing."""
+    node, inside, matched = tree.peek(space, data)
+    if matched == len(data):
+        return None
+    at = matched // WIDTH
+    digest = node.digest
+    if inside < len(node.key):
+        assert node.parent is not None
+        digest = Digests.extend(node.parent.digest, node.key[:inside], node.start)
+    ghost = ghosts.find(space, digest, data[matched : matched + WIDTH])
+    if ghost is not None:
+        return Miss(
+            reason="evicted" if ghost.revoked is None else "revoked",
+            at=at,
+            tokens=common(ghost.key, 0, data, matched) // WIDTH,
+            by=ghost.by,
+            owner=ghost.revoked or "",
+            clock=ghost.clock,
+            ago=tree.clock - ghost.clock,
+        )
+    elsewhere = max((tree.peek(other, data)[2] for other in tree.roots if other != space), default=0)
+    if elsewhere > matched:
+        return Miss("namespace", at, (elsewhere - matched) // WIDTH)
+    tokens = len(data) // WIDTH - at
+    if at and (inside < len(node.key) or node.children):
+        return Miss("diverged", at, tokens)
+    return Miss("unseen", at, tokens)
