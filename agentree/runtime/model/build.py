@@ -1,0 +1,125 @@
+"""Weights of a folder -> a decoder: names, merged projections, storage."""
+
+from collections.abc import Callable
+
+import torch
+
+from agentree.runtime.model.config import ModelConfig
+from agentree.runtime.model.decoder import Decoder, Layer
+from agentree.runtime.model.linear import DTYPES, Linear, Storage, fits_half, make_linear
+from agentree.runtime.model.rope import RotaryTable, interleave
+from agentree.runtime.model.weights import Weights
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+
+
+class _Builder:
+    """Takes tensors by name, each exactly once, so that no second copy of a weight stays alive."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, storage: Storage, device: torch.device) -> None:
+        self.config = config
+        self.weights = weights
+        self.storage: Storage = storage
+        self.device = device
+        self.dtype = torch.float32 if device.type == "cpu" else DTYPES[storage]
+
+    def norm(self, name: str, size: int) -> torch.Tensor:
+        return self.weights.take(name, size).to(self.device, self.dtype)
+
+    def linear(
+        self, names: list[str], sizes: list[int], inputs: int, *, bias: bool, turned: int = 0
+    ) -> Linear:
+        """One projection of several merged ones; the first `turned` are reordered for the rotation."""
+        heads = self.config.head_dim
+        matrices = [self.weights.take(f"{n}.weight", s, inputs) for n, s in zip(names, sizes, strict=True)]
+        matrices = [interleave(m, heads) if i < turned else m for i, m in enumerate(matrices)]
+        merged: torch.Tensor | None = None
+        if bias:
+            vectors = [self.weights.take(f"{n}.bias", s) for n, s in zip(names, sizes, strict=True)]
+            merged = torch.cat([interleave(v, heads) if i < turned else v for i, v in enumerate(vectors)])
+        return make_linear(torch.cat(matrices), merged, self.storage, self.device)
+
+    def layer(self, number: int) -> Layer:
+        config = self.config
+        at, hidden, inner = f"model.layers.{number}", config.hidden_size, config.intermediate_size
+        q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        return Layer(
+            attention_norm=self.norm(f"{at}.input_layernorm.weight", hidden),
+            qkv=self.linear(
+                [f"{at}.self_attn.{name}_proj" for name in ("q", "k", "v")],
+                [q, kv, kv],
+                hidden,
+                bias=config.qkv_bias,
+                turned=2,
+            ),
+            qk_norm=self.qk_norm(f"{at}.self_attn") if config.qk_norm else None,
+            output=self.linear([f"{at}.self_attn.o_proj"], [hidden], q, bias=config.output_bias),
+            mlp_norm=self.norm(f"{at}.post_attention_layernorm.weight", hidden),
+            gate_up=self.linear(
+                [f"{at}.mlp.gate_proj", f"{at}.mlp.up_proj"], [inner, inner], hidden, bias=config.mlp_bias
+            ),
+            down=self.linear([f"{at}.mlp.down_proj"], [hidden], inner, bias=config.mlp_bias),
+        )
+
+    def qk_norm(self, at: str) -> torch.Tensor:
+        config = self.config
+        q, k = (
+            interleave(self.norm(f"{at}.{n}_norm.weight", config.head_dim), config.head_dim) for n in "qk"
+        )
+        return torch.cat([q.expand(config.heads, -1), k.expand(config.kv_heads, -1)])
+
+
+def choose_storage(weights: Weights, requested: str, device: torch.device) -> Storage:
+    """What "auto" means: on a CPU fp16 if that loses nothing of the stored weights, else fp32.
+
+    On a GPU it is the dtype that the weights are stored in.
+    """
+    if requested != "auto":
+        return "fp32" if requested == "fp32" else "bf16" if requested == "bf16" else "fp16"
+    if device.type == "cpu":
+        matrices = (
+            name for name in weights.names() if name.endswith("_proj.weight") or name in (EMBEDDING, HEAD)
+        )
+        return "fp16" if all(fits_half(weights.load(name)) for name in matrices) else "fp32"
+    stored = weights.load(EMBEDDING).dtype
+    return "fp16" if stored == torch.float16 else "bf16" if stored == torch.bfloat16 else "fp32"
+
+
+def build_decoder(
+    config: ModelConfig,
+    weights: Weights,
+    *,
+    storage: Storage,
+    device: torch.device,
+    positions: int,
+    report: Callable[[int], None],
+) -> Decoder:
+    """Read every tensor the config asks for and put it in place. `positions`: length of the rotary table.
+
+    Raises:
+        ModelError: a tensor is missing or has the wrong shape.
+    """
+    builder = _Builder(config, weights, storage, device)
+    vocab, hidden = config.vocab_size, config.hidden_size
+    table = weights.take(EMBEDDING, vocab, hidden)
+    tied = config.tied or HEAD not in weights
+    matrix = table if tied else weights.take(HEAD, vocab, hidden)
+    if storage == "fp32" or device.type != "cpu":
+        # One copy serves the lookup and, when tied, the output projection.
+        matrix = matrix.to(device, DTYPES[storage])
+        table = matrix if tied else table.to(device, DTYPES[storage])
+    head = make_linear(matrix, None, storage, device)
+    layers: list[Layer] = []
+    for number in range(config.layers):
+        layers.append(builder.layer(number))
+        report(number + 1)
+    return Decoder(
+        config,
+        embedding=table,
+        layers=layers,
+        norm=builder.norm("model.norm.weight", hidden),
+        head=head,
+        rotary=RotaryTable(config, positions, device),
+        dtype=builder.dtype,
+    )

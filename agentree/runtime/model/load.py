@@ -1,0 +1,110 @@
+"""From a model's name to something that generates."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from agentree.errors import ModelError, Unsupported
+from agentree.runtime.model.build import build_decoder, choose_storage
+from agentree.runtime.model.config import ModelConfig, read_config
+from agentree.runtime.model.decoder import Decoder
+from agentree.runtime.model.folder import resolve
+from agentree.runtime.model.kv import KVPool
+from agentree.runtime.model.linear import packed_half_works
+from agentree.runtime.model.memory import default_slots
+from agentree.runtime.model.progress import Report, Step, ignore
+from agentree.runtime.model.tokenizer import Tokenizer, read_template, read_tokenizer
+from agentree.runtime.model.weights import Weights
+
+DeviceChoice = Literal["auto", "cpu", "cuda"]
+WeightChoice = Literal["auto", "fp32", "fp16", "bf16", "int8"]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model ready to run. `weights` and `device` say what "auto" became."""
+
+    name: str
+    config: ModelConfig
+    tokenizer: Tokenizer
+    decoder: Decoder
+    kv: KVPool
+    template: str | None
+    """Chat template (jinja), None where the model has none."""
+    weights: str
+    """"fp32", "fp16" or "bf16"."""
+    device: str
+
+
+def load_model(
+    ref: str | Path,
+    *,
+    device: DeviceChoice = "auto",
+    weights: WeightChoice = "auto",
+    kv_tokens: int | None = None,
+    gpu_memory_fraction: float = 0.9,
+    progress: Report = ignore,
+) -> LoadedModel:
+    """Find the model (fetching or converting it if need be) and load it.
+
+    Args:
+        ref: a catalogue name, a model folder, a .gguf file, or a hub id.
+        device: "auto" is a GPU if torch sees one.
+        weights: how the linear layers are stored; see `choose_storage` for "auto".
+        kv_tokens: size of the KV pool in tokens; None: as `default_slots` says.
+        gpu_memory_fraction: how much of a GPU's memory weights and pool may take together.
+        progress: told of every stage that takes long.
+
+    Raises:
+        ModelError: the model can't be found or fetched, or one of its files is damaged: it is named.
+        Unsupported: the architecture, the device or the way to store weights is not supported.
+    """
+    if kv_tokens is not None and kv_tokens < 1:
+        raise ModelError(f"kv_tokens must be at least 1, not {kv_tokens}")
+    where = _device(device)
+    _check_weights(weights, where)
+    folder = resolve(ref, progress=progress)
+    config = read_config(folder.path)
+    tokenizer = read_tokenizer(folder.path, config)
+    template = read_template(folder.path)
+    with Weights(folder.path) as stored:
+        storage = choose_storage(stored, weights, where)
+        if storage == "fp16" and where.type == "cpu" and not packed_half_works():
+            storage = "fp32"
+
+        def report(done: int) -> None:
+            progress(Step("load", folder.name, done, config.layers, "layers"))
+
+        decoder = build_decoder(
+            config,
+            stored,
+            storage=storage,
+            device=where,
+            positions=config.context if kv_tokens is None else min(config.context, kv_tokens),
+            report=report,
+        )
+    slots = kv_tokens or default_slots(
+        config, decoder.dtype.itemsize, where, gpu_memory_fraction=gpu_memory_fraction
+    )
+    pool = KVPool(config.layers, slots, config.kv_heads, config.head_dim, decoder.dtype, where)
+    return LoadedModel(folder.name, config, tokenizer, decoder, pool, template, storage, where.type)
+
+
+def _device(device: DeviceChoice) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise Unsupported(f"device {device!r} is not supported; supported: auto, cpu, cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Unsupported("device 'cuda': torch sees no GPU here; use device='cpu'")
+    return torch.device(device)
+
+
+def _check_weights(weights: WeightChoice, device: torch.device) -> None:
+    supported = ("auto", "fp32", "fp16") if device.type == "cpu" else ("auto", "fp32", "fp16", "bf16")
+    if weights not in supported:
+        raise Unsupported(
+            f"weights {weights!r} are not supported on {device.type}; supported: {', '.join(supported)}"
+        )
