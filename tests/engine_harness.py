@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 
 from agentree.events import Bus
 from agentree.runtime.engine import Engine
-from agentree.runtime.model import LoadedModel, load_model
+from agentree.runtime.model.load import LoadedModel, load_model
 from agentree.runtime.request import Progress, Request, Result, Sink, Ticket
 
 

@@ -21,10 +21,10 @@ from engine_harness import (
 from tiny_models import tiny_llama
 
 from agentree.errors import AgentreeError, ContextOverflow, RuntimeClosed
-from agentree.events import Bus
+from agentree.events import Bus, LeaseRevoked
 from agentree.runtime.engine import Engine
-from agentree.runtime.model import LoadedModel
-from agentree.runtime.request import Request, Sampling
+from agentree.runtime.model.load import LoadedModel
+from agentree.runtime.request import Hold, Request, Sampling
 
 END = frozenset({2})
 
@@ -244,7 +244,9 @@ def test_a_failed_forward_fails_its_requests_alone(folder: Path, fail_at: int) -
         assert list(after.output) == reference_greedy(folder, (*trunk, 100), 8, END)
 
 
-def test_an_engine_that_cannot_go_on_fails_everybody(model: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_cannot_go_on_fails_everybody(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = Engine(model, bus=Bus())
 
     def broken() -> None:
@@ -283,3 +285,31 @@ def test_what_can_never_fit_is_refused_with_numbers(small: LoadedModel) -> None:
         with pytest.raises(AgentreeError, match="at least one token"):
             engine.submit(ask((), 5), Waiter().sink())
         settle(engine)
+
+
+def test_a_lease_outlives_churn_and_ends_with_its_run(small: LoadedModel) -> None:
+    kept = tuple(range(10, 50))
+    with engine_over(small) as engine:
+        run(engine, ask(kept, 4, hold=Hold("run-1/agent")))
+        assert engine.stats().leased >= len(kept)
+        for i in range(12):
+            run(engine, ask(tuple(range(60 + 40 * (i % 10), 95 + 40 * (i % 10))), 4))
+        assert engine.stats().evicted_tokens > 0
+        again = run(engine, ask(kept, 4, hold=Hold("run-1/agent")))[0]
+        assert again.counts.cached == len(kept) - 1
+        engine.release_run("run-1")
+        settle(engine)
+        run(engine, ask((1, 2), 1))
+        assert engine.stats().leased == 0
+
+
+def test_leases_beyond_the_pool_are_revoked_and_everybody_finishes(folder: Path, small: LoadedModel) -> None:
+    bus = Bus()
+    told = bus.subscribe(lambda: None)
+    many = [tuple(range(4 + 50 * i, 44 + 50 * i)) for i in range(8)]
+    with engine_over(small, bus=bus) as engine:
+        for _ in range(2):
+            results = run(engine, *(ask(p, 10, hold=Hold(f"run-{i}")) for i, p in enumerate(many)))
+            for prompt, result in zip(many, results, strict=True):
+                assert list(result.output) == reference_greedy(folder, prompt, 10, END)
+        assert engine.stats().revoked_leases == sum(isinstance(e, LeaseRevoked) for e in told.take()) > 0

@@ -66,7 +66,9 @@ def imports(path: Path) -> set[str]:
     return {name for name in found if name.startswith("agentree.")}
 
 
-@pytest.mark.parametrize(("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "path"), modules(), ids=lambda value: str(value) if isinstance(value, str) else ""
+)
 def test_imports_point_down(name: str, path: Path) -> None:
     for imported in imports(path):
         assert layer_of(imported) <= layer_of(name), f"{name} imports {imported}, which lies above it"

@@ -4,7 +4,8 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Literal
 
@@ -14,18 +15,22 @@ import torch
 from agentree.errors import AgentreeError, ContextOverflow, RuntimeClosed
 from agentree.events import (
     Bus,
+    Evicted,
     GenerationEnded,
     GenerationStarted,
+    LeaseRevoked,
     PoolState,
     Preempted,
     TextGenerated,
 )
-from agentree.runtime.cache import Cache
+from agentree.runtime.cache import Cache, Eviction
 from agentree.runtime.commit import End, append_forced, commit
-from agentree.runtime.model import Batch, LoadedModel, Row
-from agentree.runtime.request import Progress, Request, Sink, Ticket
+from agentree.runtime.leases import Leases
+from agentree.runtime.model.batch import Batch, Row
+from agentree.runtime.model.load import LoadedModel
+from agentree.runtime.request import Hold, Progress, Request, Sink, Ticket
 from agentree.runtime.scheduler import Scheduler, Step
-from agentree.runtime.sequence import Sequence
+from agentree.runtime.sequence import Sequence as Live
 from agentree.runtime.stats import Counters, EngineStats
 from agentree.runtime.text import TextStream
 
@@ -49,12 +54,14 @@ class Engine:
         self._bus = bus
         self._jump_forward = jump_forward
         self._cache = Cache(model.kv.slots, policy=eviction)
+        self._leases = Leases(self._cache)
         self._scheduler = Scheduler(self._cache, scratch=model.kv.scratch, max_batch_tokens=max_batch_tokens)
         self._check_every_step = os.environ.get("AGENTREE_CHECK") == "1"
         self._numbers = itertools.count(1)
         self._wake = threading.Condition()
         self._todo: list[Callable[[], None]] = []
-        self._sequences: dict[int, Sequence] = {}
+        self._sequences: dict[int, Live] = {}
+        self._deliveries: list[Callable[[], None]] = []
         self._closing = False
         self._failure: BaseException | None = None
         self._counters = Counters()
@@ -92,10 +99,19 @@ class Engine:
 
     def abort(self, ticket: Ticket) -> None:
         """Stop a request and free what it holds; its sink hears nothing more. Harmless when it is over."""
-        try:
-            self.post(lambda: self._abort(ticket))
-        except RuntimeClosed:
-            return
+        self._post_quietly(lambda: self._abort(ticket))
+
+    def hold(self, hold: Hold, ids: Sequence[int], namespace: Hashable) -> None:
+        """Lease as much of a transcript as is cached. Harmless when the engine is closed."""
+        self._post_quietly(lambda: self._leases.hold_ids(hold.owner, ids, namespace, hold.seconds))
+
+    def release(self, owner: str, *, last_use: bool = True, start: int = 0) -> None:
+        """End an owner's lease. With `last_use` its tokens from `start` on are the next to be evicted."""
+        self._post_quietly(lambda: self._leases.release(owner, last_use=last_use, start=start))
+
+    def release_run(self, run: str) -> None:
+        """End the leases of all owners named `run` or `run/...`."""
+        self._post_quietly(lambda: self._leases.release_run(run))
 
     def stats(self) -> EngineStats:
         """Counters and pool as of the last step."""
@@ -117,6 +133,10 @@ class Engine:
             self._todo.append(action)
             self._wake.notify()
 
+    def _post_quietly(self, action: Callable[[], None]) -> None:
+        with suppress(RuntimeClosed):
+            self.post(action)
+
     def _closed(self) -> RuntimeClosed:
         if self._failure is None:
             return RuntimeClosed("the runtime is closed: open a new one with `async with Runtime(...) as lm`")
@@ -132,7 +152,7 @@ class Engine:
                 "a request needs at least one token of prompt: add a message or raw text first"
             )
         for limit, what, remedy in (
-            (self._model.config.max_positions, "the model's context", "shorten the transcript or max_tokens"),
+            (self._model.config.context, "the model's context", "shorten the transcript or max_tokens"),
             (self._model.kv.slots, "the KV pool", "open the runtime with a larger kv_tokens"),
         ):
             if needed > limit:
@@ -167,6 +187,8 @@ class Engine:
                 closed = self._closed()
                 self._closing = True
                 todo, self._todo = self._todo, []
+            for deliver in self._deliveries:
+                deliver()
             for sequence in tuple(self._sequences.values()):
                 sequence.ticket.sink.failed(closed)
             self._sequences.clear()
@@ -178,7 +200,7 @@ class Engine:
     def _start(self, ticket: Ticket) -> None:
         request = ticket.request
         try:
-            sequence = Sequence.of(ticket, TextStream(self._model.tokenizer.token_bytes, request.stop))
+            sequence = Live.of(ticket, TextStream(self._model.tokenizer.token_bytes, request.stop))
             if self._jump_forward and request.jump_forward:
                 sequence.complete = append_forced(sequence, None)
                 sequence.static = sequence.length
@@ -226,6 +248,9 @@ class Engine:
             else:
                 self._commit(step, logits, row_of)
         self._after_step()
+        deliveries, self._deliveries = self._deliveries, []
+        for deliver in deliveries:
+            deliver()
 
     def _forward(self, step: Step) -> tuple[torch.Tensor, dict[int, int]]:
         """Run the batch: logits [wanted, vocab], and which of its rows belongs to which query."""
@@ -266,36 +291,44 @@ class Engine:
             elif sequence.generated:
                 self._report(sequence, sequence.text.take())
 
-    def _finish(self, sequence: Sequence, end: End) -> None:
+    def _finish(self, sequence: Live, end: End) -> None:
         kept, fragment = sequence.text.kept()
         tail = tuple(self._model.tokenizer.encode(fragment.decode(errors="replace"))) if fragment else ()
         self._report(sequence, sequence.text.take() + sequence.text.rest())
         del self._sequences[sequence.ticket.number]
-        self._scheduler.remove(sequence, keep=sequence.prompt_length + kept)
+        self._scheduler.publish(sequence, min(sequence.prompt_length + kept, sequence.have))
+        hold = sequence.request.hold
+        if hold is not None and sequence.lock is not None:
+            self._leases.hold(hold.owner, sequence.lock.node, hold.seconds)
+        self._scheduler.remove(sequence)
         self._close_books(sequence, end.finish)
-        sequence.ticket.sink.done(sequence.result(finish=end.finish, end_token=end.end_token, tail=tail))
+        result = sequence.result(finish=end.finish, end_token=end.end_token, tail=tail)
+        self._deliver(lambda: sequence.ticket.sink.done(result))
 
-    def _fail(self, sequence: Sequence, error: Exception) -> None:
+    def _fail(self, sequence: Live, error: Exception) -> None:
         self._sequences.pop(sequence.ticket.number, None)
         self._scheduler.remove(sequence)
         self._close_books(sequence, "failed")
-        sequence.ticket.sink.failed(error)
+        self._deliver(lambda: sequence.ticket.sink.failed(error))
 
     # ------------------------------------------------------------------------ telling the world
 
-    def _report(self, sequence: Sequence, text: str) -> None:
+    def _deliver(self, call: Callable[[], None]) -> None:
+        """Call a sink at the end of the step, when the stats already tell of what it says."""
+        self._deliveries.append(call)
+
+    def _report(self, sequence: Live, text: str) -> None:
         if not text:
             return
         ticket = sequence.ticket
         if ticket.sink.progress is not None:
-            ticket.sink.progress(Progress(text, sequence.generated))
+            progress, report = ticket.sink.progress, Progress(text, sequence.generated)
+            self._deliver(lambda: progress(report))
         if self._bus.watched:
             scope = ticket.request.scope
             self._bus.emit(TextGenerated(run=scope.run, path=scope.path, request=ticket.number, text=text))
 
-    def _close_books(
-        self, sequence: Sequence, finish: Literal["stop", "length", "aborted", "failed"]
-    ) -> None:
+    def _close_books(self, sequence: Live, finish: Literal["stop", "length", "aborted", "failed"]) -> None:
         scope, counts = sequence.request.scope, sequence.counts()
         self._counters.lookup_tokens += counts.cached + counts.computed
         self._counters.hit_tokens += counts.cached
@@ -322,6 +355,13 @@ class Engine:
 
     def _after_step(self) -> None:
         cache, scheduler = self._cache, self._scheduler
+        for report in cache.take_reports():
+            if isinstance(report, Eviction):
+                self._bus.emit(Evicted(path=report.by, tokens=report.tokens))
+            else:
+                self._bus.emit(LeaseRevoked(path=report.by, owner=report.owner, tokens=report.tokens))
+        self._counters.evicted_tokens = cache.evicted_tokens
+        self._counters.revoked_leases = cache.revoked_leases
         if self._check_every_step:
             cache.check()
             held = sum(s.have - s.owned for s in scheduler.running)

@@ -24,6 +24,16 @@ class Scope:
     path: str = ""
 
 
+@dataclass(frozen=True)
+class Hold:
+    """Lease the finished transcript to an owner, which has at most one lease."""
+
+    owner: str
+    """`run`, or `run/...`: ends with the run at the latest."""
+    seconds: float = 1.0
+    """How long until the owner is expected back."""
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """One prompt to continue, to score or only to compute. Lengths in tokens."""
@@ -42,6 +52,7 @@ class Request:
     namespace: Hashable = ()
     """Requests share cache only inside one namespace: a typed tuple of model, adapter, salt."""
     scope: Scope = Scope()
+    hold: Hold | None = None
     jump_forward: bool = True
 
 

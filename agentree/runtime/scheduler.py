@@ -60,17 +60,12 @@ class Scheduler:
         self.waiting.append(sequence)
         self.waiting.sort(key=lambda s: s.ticket.number)
 
-    def remove(self, sequence: Sequence, *, keep: int | None = None) -> None:
-        """Take a sequence out and give back everything it holds.
-
-        `keep` publishes its first `keep` tokens to the tree; None publishes nothing new.
-        """
+    def remove(self, sequence: Sequence) -> None:
+        """Take a sequence out and give back everything it holds."""
         if sequence in self.running:
             self.running.remove(sequence)
         elif sequence in self.waiting:
             self.waiting.remove(sequence)
-        if keep is not None:
-            self.publish(sequence, min(keep, sequence.have))
         self._let_go(sequence)
 
     def publish(self, sequence: Sequence, upto: int) -> None:
@@ -79,7 +74,7 @@ class Scheduler:
             return
         published = self.cache.publish(
             sequence.ids[:upto],
-            sequence.row[:upto].astype(np.int32),
+            sequence.row[:upto],
             sequence.owned,
             sequence.request.namespace,
         )
@@ -257,7 +252,7 @@ class Scheduler:
     def _let_go(self, sequence: Sequence) -> None:
         """Free the private slots and give the lock back."""
         if sequence.have > sequence.owned:
-            self.cache.release(sequence.row[sequence.owned : sequence.have].astype(np.int32))
+            self.cache.release(sequence.row[sequence.owned : sequence.have])
         if sequence.lock is not None:
             self.cache.unlock(sequence.lock)
             sequence.lock = None

@@ -1,0 +1,1 @@
+"""Measurements that anyone can rerun: `make bench`, or `python -m benchmarks.NAME --help`."""
