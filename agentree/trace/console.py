@@ -1,0 +1,84 @@
+"""The live view in a terminal, and what it leaves behind when it ends."""
+
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from agentree.events import Event
+from agentree.trace.render import ASCII, COLOURED, PLAIN, Drawing, Glyphs
+from agentree.trace.state import Picture
+from agentree.trace.summary import facts
+
+_FINAL_ROWS = 60
+"""Rows of the tree that stay on the screen afterwards."""
+
+
+def glyphs_for(console: Console) -> Glyphs:
+    """Characters that the terminal can show and that tell the four kinds of tokens apart."""
+    if not console.encoding.lower().startswith("utf"):
+        return ASCII
+    return PLAIN if console.no_color or console.color_system is None else COLOURED
+
+
+class ConsoleView:
+    """Draws a picture while events come; closing it leaves the tree and a summary."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.picture = Picture()
+        self._console = console or Console(stderr=True, highlight=False)
+        self._glyphs = glyphs_for(self._console)
+        self._began = time.monotonic()
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+            vertical_overflow="crop",
+        )
+
+    def feed(self, batch: Sequence[Event]) -> None:
+        """Fold events in."""
+        self.picture.feed(batch)
+
+    def tick(self) -> None:
+        """Draw the present state."""
+        size = self._console.size
+        drawing = Drawing(self.picture, size.width - 1, now=time.time(), glyphs=self._glyphs)
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(Group(*map(_cropped, drawing.live(size.height - 1))), refresh=True)
+
+    def close(self) -> None:
+        """Take the live view down; print the tree and the summary."""
+        self._live.stop()
+        drawing = Drawing(self.picture, self._console.width - 1, now=time.time(), glyphs=self._glyphs)
+        if self.picture.generations or list(self.picture.calls()):
+            self._print(drawing.figures()[:1] + drawing.tree(_FINAL_ROWS))
+        if self.picture.began:
+            self._print([Text(), *self._summary()])
+
+    def _summary(self) -> list[Text]:
+        wall = time.monotonic() - self._began
+        rows = facts(self.picture, wall=wall, output=not sys.stdout.isatty())
+        lines: list[Text] = []
+        for name, figure, remark in rows:
+            lines.append(
+                Text()
+                .append(f"{name:<15} ", "dim")
+                .append(figure, "bold")
+                .append(f"  {remark}" if remark else "", "dim")
+            )
+        return lines
+
+    def _print(self, lines: list[Text]) -> None:
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
+
+
+def _cropped(line: Text) -> Text:
+    line.no_wrap, line.overflow = True, "crop"
+    return line

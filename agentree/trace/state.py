@@ -1,0 +1,341 @@
+"""Folds events into a picture of what the agents did: a tree by task paths, with the tokens of each."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentree import events as ev
+
+Status = Literal["idle", "running", "done", "failed", "cancelled"]
+
+KEPT_TEXT = 4000
+"""Characters of one text that a view keeps; a trace file keeps all of it."""
+RATE_WINDOW = 2.0
+"""Seconds over which the present rate is measured."""
+
+_SEGMENT = re.compile(r"(?P<base>.*?)(?P<branches>(?:\[\d+\])*)(?P<visit>#\d+)?")
+
+
+def split_path(path: str) -> list[str]:
+    """The nested names of a task path: "solve/answer[3]#2" -> ["solve", "answer", "[3]#2"]."""
+    names: list[str] = []
+    for segment in filter(None, path.split("/")):
+        match = _SEGMENT.fullmatch(segment)
+        if match is None or not match["branches"]:
+            names.append(segment)
+            continue
+        nested = [match["base"], *re.findall(r"\[\d+\]", match["branches"])]
+        nested[-1] += match["visit"] or ""
+        names += filter(None, nested)
+    return names
+
+
+@dataclass
+class Tokens:
+    """Where tokens came from: `cached + computed` of prompts, `forced + sampled` of outputs."""
+
+    cached: int = 0
+    computed: int = 0
+    forced: int = 0
+    sampled: int = 0
+
+    @property
+    def prompt(self) -> int:
+        """Tokens read."""
+        return self.cached + self.computed
+
+    @property
+    def output(self) -> int:
+        """Tokens generated."""
+        return self.forced + self.sampled
+
+    @property
+    def total(self) -> int:
+        """Tokens read and generated."""
+        return self.prompt + self.output
+
+    def add(self, other: "Tokens") -> None:
+        """Count the other's tokens in."""
+        self.cached += other.cached
+        self.computed += other.computed
+        self.forced += other.forced
+        self.sampled += other.sampled
+
+
+@dataclass
+class Call:
+    """One tool call. Arguments and content are kept as far as a view can show them."""
+
+    id: str
+    tool: str
+    arguments: str
+    status: Status = "running"
+    content: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Writing:
+    """A generation that runs, or the last one that did."""
+
+    path: str
+    request: int
+    prompt_tokens: int
+    text: str = ""
+    status: Status = "running"
+    touched: int = 0
+    """Sequence number of the last event about it."""
+
+
+@dataclass
+class Branch:
+    """One path of the tree: its own generations and tool calls, and the paths below it."""
+
+    name: str
+    path: str
+    tokens: Tokens = field(default_factory=Tokens)
+    generations: int = 0
+    passes: int = 0
+    status: Status = "idle"
+    running: int = 0
+    """Generations in flight."""
+    open: bool = False
+    """A node visit has started and not ended."""
+    calls: list[Call] = field(default_factory=list[Call])
+    forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """(branches, shared tokens) of each fork made here."""
+    miss: str = ""
+    error: str = ""
+    touched: int = 0
+    children: dict[str, "Branch"] = field(default_factory=dict[str, "Branch"])
+
+    def walk(self) -> Iterator["Branch"]:
+        """This branch and all below it, depth first, in order of appearance."""
+        yield self
+        for child in self.children.values():
+            yield from child.walk()
+
+    @property
+    def shown_status(self) -> Status:
+        """Its own status; for a path that only has calls or others below it, what they say."""
+        if self.status != "idle" or not (self.children or self.calls):
+            return self.status
+        below = {child.shown_status for child in self.children.values()}
+        below |= {"running" if call.status == "running" else "done" for call in self.calls}
+        order: tuple[Status, ...] = ("running", "failed", "cancelled", "done", "idle")
+        return next(status for status in order if status in below)
+
+    def sum(self) -> Tokens:
+        """Tokens of this branch and all below it."""
+        total = Tokens()
+        for branch in self.walk():
+            total.add(branch.tokens)
+        return total
+
+
+@dataclass
+class RunView:
+    """A run of a program, or (id "") what was done with transcripts outside one."""
+
+    id: str
+    root: Branch
+    program: str = ""
+    input: str = ""
+    output: str = ""
+    error: str = ""
+    status: Status = "running"
+
+
+@dataclass
+class Pressure:
+    """What the pool took away, and what the reader of the events missed."""
+
+    evicted: int = 0
+    revoked: int = 0
+    preempted: int = 0
+    dropped: int = 0
+
+
+class Picture:
+    """The state of a trace. Feed it events in order; read its fields at any time from the same thread."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunView] = {}
+        self.loading: ev.ModelLoading | None = None
+        self.model: ev.ModelReady | None = None
+        self.pool: ev.PoolState | None = None
+        self.pressure = Pressure()
+        self.totals = Tokens()
+        self.passes = 0
+        self.generations = 0
+        self.writing: dict[int, Writing] = {}
+        self.last: Writing | None = None
+        self.began = 0.0
+        self.now = 0.0
+        self.working: tuple[float, float] | None = None
+        """When the first generation started and the last one ended, so far."""
+        self._calls: dict[tuple[str, str], list[tuple[Call, Branch]]] = {}
+        self._rate: deque[tuple[float, int]] = deque()
+        self._written = 0
+
+    @property
+    def seconds(self) -> float:
+        """Time between the first event and the last."""
+        return self.now - self.began
+
+    def mean_rate(self) -> float:
+        """Generated tokens per second from the first generation's start to the last one's end."""
+        span = self.working[1] - self.working[0] if self.working else 0.0
+        return self.totals.output / span if span > 0 else 0.0
+
+    def hit_rate(self) -> tuple[int, int]:
+        """(cached, all) prompt tokens of the generations seen so far."""
+        return self.totals.cached, self.totals.prompt
+
+    def rate(self, now: float) -> float:
+        """Generated tokens per second over the last moments before `now`, in seconds since the epoch."""
+        while self._rate and self._rate[0][0] < now - RATE_WINDOW:
+            self._rate.popleft()
+        if not self._rate:
+            return 0.0
+        span = max(min(now - self.began, RATE_WINDOW), 0.25)
+        return sum(tokens for _, tokens in self._rate) / span
+
+    def calls(self) -> Iterator[tuple[Branch, Call]]:
+        """All tool calls with the branch that made each."""
+        for run in self.runs.values():
+            for branch in run.root.walk():
+                for call in branch.calls:
+                    yield branch, call
+
+    def feed(self, batch: Iterable[ev.Event]) -> None:
+        """Fold events in. An event kind that a picture has no place for changes nothing."""
+        for event in batch:
+            if event.time:
+                self.began = self.began or event.time
+                self.now = max(self.now, event.time)
+            self._fold(event)
+
+    def _run(self, run: str) -> RunView:
+        view = self.runs.get(run)
+        if view is None:
+            view = self.runs[run] = RunView(run, Branch("", ""))
+        return view
+
+    def _branch(self, event: ev.Event) -> Branch:
+        branch = self._run(event.run).root
+        branch.touched = event.seq
+        path = ""
+        for name in split_path(event.path):
+            path += name if name.startswith("[") or not path else f"/{name}"
+            branch = branch.children.setdefault(name, Branch(name, path))
+            branch.touched = event.seq
+        return branch
+
+    def _fold(self, event: ev.Event) -> None:
+        match event:
+            case ev.GenerationStarted() | ev.TextGenerated() | ev.GenerationEnded():
+                self._fold_generation(event)
+            case ev.ToolStarted() | ev.ToolEnded():
+                self._fold_call(event)
+            case ev.RunStarted() | ev.RunEnded() | ev.NodeStarted() | ev.NodeEnded():
+                self._fold_run(event)
+            case ev.Forked(n=n, shared_tokens=shared):
+                self._branch(event).forks.append((n, shared))
+            case ev.ModelLoading():
+                self.loading = event
+            case ev.ModelReady():
+                self.loading, self.model = None, event
+            case ev.PoolState():
+                self._fold_pool(event)
+            case ev.Evicted(tokens=tokens):
+                self.pressure.evicted += tokens
+            case ev.LeaseRevoked(tokens=tokens):
+                self.pressure.revoked += tokens
+            case ev.Preempted():
+                self.pressure.preempted += 1
+            case ev.Dropped(count=lost):
+                self.pressure.dropped += lost
+            case _:
+                pass
+
+    def _fold_pool(self, event: ev.PoolState) -> None:
+        self.pool = event
+        written = event.sampled_tokens + event.forced_tokens
+        if written > self._written:
+            self._rate.append((event.time, written - self._written))
+        self._written = written
+
+    def _fold_generation(self, event: ev.GenerationStarted | ev.TextGenerated | ev.GenerationEnded) -> None:
+        branch = self._branch(event)
+        writing = self.writing.get(event.request)
+        if writing is None:
+            prompt = 0 if isinstance(event, ev.TextGenerated) else event.prompt_tokens
+            writing = self.writing[event.request] = Writing(branch.path, event.request, prompt)
+            branch.running += 1
+            branch.status = "running"
+        writing.touched = event.seq
+        self.last = writing
+        self.working = (self.working[0] if self.working else event.time, event.time)
+        if isinstance(event, ev.TextGenerated):
+            writing.text = (writing.text + event.text)[-KEPT_TEXT:]
+        if isinstance(event, ev.GenerationEnded):
+            self._end_generation(event, branch, self.writing.pop(event.request))
+
+    def _end_generation(self, event: ev.GenerationEnded, branch: Branch, writing: Writing) -> None:
+        tokens = Tokens(event.cached_tokens, event.computed_tokens, event.forced_tokens, event.sampled_tokens)
+        branch.tokens.add(tokens)
+        self.totals.add(tokens)
+        branch.passes += event.forward_passes
+        self.passes += event.forward_passes
+        branch.generations += 1
+        self.generations += 1
+        branch.miss = event.miss or branch.miss
+        branch.running = max(branch.running - 1, 0)
+        ends: dict[str, Status] = {"aborted": "cancelled", "failed": "failed"}
+        writing.status = ends.get(event.finish, "done")
+        writing.text = event.text[-KEPT_TEXT:]
+        if not branch.running and not branch.open:
+            branch.status = writing.status
+
+    def _fold_call(self, event: ev.ToolStarted | ev.ToolEnded) -> None:
+        waiting = self._calls.setdefault((event.run, event.call), [])
+        if isinstance(event, ev.ToolStarted):
+            branch = self._branch(event)
+            call = Call(event.call, event.tool, event.arguments[:KEPT_TEXT])
+            branch.calls.append(call)
+            waiting.append((call, branch))
+            return
+        match = next((i for i, (_, b) in enumerate(waiting) if b.path == self._branch(event).path), 0)
+        if waiting:
+            call, branch = waiting.pop(match)
+        else:
+            branch = self._branch(event)
+            call = Call(event.call, event.tool, "")
+            branch.calls.append(call)
+        call.status = "failed" if event.error else "done"
+        call.content = event.content[:KEPT_TEXT]
+        call.seconds = event.seconds
+
+    def _fold_run(self, event: ev.RunStarted | ev.RunEnded | ev.NodeStarted | ev.NodeEnded) -> None:
+        match event:
+            case ev.RunStarted():
+                run = self._run(event.run)
+                run.program, run.input = event.program, event.input[:KEPT_TEXT]
+            case ev.RunEnded():
+                run = self._run(event.run)
+                run.status, run.error = event.status, event.error[:KEPT_TEXT]
+                run.output = event.output[:KEPT_TEXT]
+                for branch in run.root.walk():
+                    if branch.status == "running":
+                        branch.status = event.status
+            case ev.NodeStarted():
+                branch = self._branch(event)
+                branch.open, branch.status = True, "running"
+            case ev.NodeEnded():
+                branch = self._branch(event)
+                branch.open = False
+                branch.error = event.error[:KEPT_TEXT]
+                branch.status = "failed" if event.error else "done"

@@ -1,0 +1,66 @@
+"""What remains to be said when a trace is over: the figures of the whole, in words."""
+
+from agentree.trace.state import Picture
+from agentree.trace.text import count, duration, one_line, percent
+
+_MISSES = 5
+"""Reasons of cache misses that a summary lists."""
+
+
+def facts(picture: Picture, *, wall: float, output: bool) -> list[tuple[str, str, str]]:
+    """(name, figure, remark) of each fact; `wall` in seconds, `output` to list the runs' outputs too."""
+    totals = picture.totals
+    out: list[tuple[str, str, str]] = []
+    if picture.generations:
+        hit, asked = picture.hit_rate()
+        out += [
+            (
+                "hit rate",
+                percent(hit, asked),
+                f"{count(hit)} of {count(asked)} prompt tokens came from the cache",
+            ),
+            (
+                "forced tokens",
+                count(totals.forced),
+                f"{percent(totals.forced, totals.output)} of {count(totals.output)} output tokens",
+            ),
+            (
+                "forward passes",
+                count(picture.passes),
+                f"{picture.mean_rate():.1f} tokens/s over {picture.generations} generations",
+            ),
+        ]
+    calls = [call for _, call in picture.calls()]
+    if calls:
+        failed = sum(call.status == "failed" for call in calls)
+        out.append(("tool calls", count(len(calls)), f"{failed} failed" if failed else "none failed"))
+    ready = f"model ready after {duration(picture.model.seconds)}" if picture.model else ""
+    out.append(("wall time", duration(wall), ready))
+    out += _pressure(picture)
+    for run in picture.runs.values():
+        if output and run.output:
+            out.append(("output", one_line(run.output, 500), ""))
+    missed = [branch for run in picture.runs.values() for branch in run.root.walk() if branch.miss]
+    out += [
+        ("miss", one_line(branch.path or "transcript", 60), one_line(branch.miss))
+        for branch in missed[:_MISSES]
+    ]
+    if len(missed) > _MISSES:
+        out.append(("miss", f"{len(missed) - _MISSES} more", ""))
+    return out
+
+
+def _pressure(picture: Picture) -> list[tuple[str, str, str]]:
+    pressure = picture.pressure
+    out: list[tuple[str, str, str]] = []
+    if pressure.evicted:
+        out.append(("evicted", count(pressure.evicted), "tokens, to make room"))
+    if pressure.revoked:
+        out.append(
+            ("revoked", count(pressure.revoked), "tokens under lease: their agents compute them again")
+        )
+    if pressure.preempted:
+        out.append(("preempted", count(pressure.preempted), "requests, resumed later"))
+    if pressure.dropped:
+        out.append(("events lost", count(pressure.dropped), "the figures above are too low"))
+    return out
