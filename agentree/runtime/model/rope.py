@@ -30,10 +30,12 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
     if rope.kind == "linear":
         return frequencies / rope.factor
     if rope.kind == "llama3":
-        turns = rope.original_context * frequencies / (2 * math.pi)
+        # In this order of operations the result is that of transformers to the last bit.
+        turns = rope.original_context / (2 * math.pi / frequencies)
         blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-        blend = blend.clamp(0.0, 1.0)
-        return (1 - blend) * frequencies / rope.factor + blend * frequencies
+        mixed = (1 - blend) * frequencies / rope.factor + blend * frequencies
+        mixed = torch.where(blend <= 0, frequencies / rope.factor, mixed)
+        return torch.where(blend >= 1, frequencies, mixed)
     return frequencies
 
 

@@ -260,7 +260,7 @@ def _converted(folder: Path) -> str:
 
     try:
         load = cast("Any", AutoTokenizer).from_pretrained
-        slow = cast("Any", load(str(folder), local_files_only=True, trust_remote_code=False))
+        slow = load(str(folder), local_files_only=True, trust_remote_code=False)
         return cast("str", slow.backend_tokenizer.to_str())
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
