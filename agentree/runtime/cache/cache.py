@@ -15,7 +15,7 @@ from agentree.runtime.cache.holds import Holds, Lease, Reference, Revocation
 from agentree.runtime.cache.node import WIDTH, Node, typed
 from agentree.runtime.cache.policy import POLICIES, Policy
 from agentree.runtime.cache.results import Discarded, Eviction, Match, Published, Report
-from agentree.runtime.cache.slots import Ints, Owner, Slots
+from agentree.runtime.cache.slots import FREE, PRIVATE, TREE, Ints, Slots
 from agentree.runtime.cache.tree import Lock, Tree
 
 REPORTS = 10_000
@@ -115,7 +115,9 @@ class Cache:
 
     def release(self, slots: npt.ArrayLike) -> None:
         """Free private slots."""
-        self._slots.move(_ints(slots), Owner.PRIVATE, Owner.FREE)
+        given = _ints(slots)
+        self._slots.require(given, PRIVATE)
+        self._slots.move(given, PRIVATE, FREE)
 
     # ---------------------------------------------------------------------------- the tree
 
@@ -147,11 +149,11 @@ class Cache:
                 f"row[:{owned}] is not what the tree has for these ids: lock what you match, and go on "
                 f"with the slots that publish returns"
             )
-        self._slots.require(row[owned:], Owner.PRIVATE)
-        self._slots.move(row[owned:known], Owner.PRIVATE, Owner.FREE)
+        self._slots.require(row[owned:], PRIVATE)
+        self._slots.move(row[owned:known], PRIVATE, FREE)
         if known < len(row):
             fresh = row[known:].copy()
-            self._slots.move(fresh, Owner.PRIVATE, Owner.TREE)
+            self._slots.move(fresh, PRIVATE, TREE)
             self._ghosts.revive(node.space, node.digest, data[size:], known)
             node = self._tree.attach(node, data[size:], fresh)
             slots = np.concatenate([slots, fresh]) if known else fresh.copy()
@@ -192,7 +194,7 @@ class Cache:
             gone.append(node.slots)
             freed += len(node)
         if gone:
-            self._slots.move(np.concatenate(gone), Owner.TREE, Owner.FREE)
+            self._slots.move(np.concatenate(gone), TREE, FREE)
             self.evicted_tokens += freed
             self._reports.append(Eviction(freed, by, tree.clock))
         return freed
@@ -222,7 +224,7 @@ class Cache:
             revoked += node.leased_by or ()
             self._holds.drop(node, by="")
             self._tree.detach(node)
-            self._slots.move(node.slots, Owner.TREE, Owner.FREE)
+            self._slots.move(node.slots, TREE, FREE)
         return Discarded(sum(map(len, fresh)), tuple(revoked))
 
     # ---------------------------------------------------------------------------- leases and references

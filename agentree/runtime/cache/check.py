@@ -8,7 +8,7 @@ import numpy as np
 from agentree.runtime.cache.errors import CacheError
 from agentree.runtime.cache.holds import Holds
 from agentree.runtime.cache.node import WIDTH, Digests, Node
-from agentree.runtime.cache.slots import Owner, Slots
+from agentree.runtime.cache.slots import TREE, Slots
 from agentree.runtime.cache.tree import Tree
 
 
@@ -21,7 +21,7 @@ def check(slots: Slots, tree: Tree, holds: Holds) -> None:
     _require(len(nodes) == tree.nodes, f"{len(nodes)} nodes, counted as {tree.nodes}")
     owned = np.concatenate([node.slots for node in nodes]) if nodes else np.empty(0, np.int32)
     _require(len(owned) == slots.tree, f"nodes hold {len(owned)} slots, {slots.tree} are the tree's")
-    slots.require(owned, Owner.TREE)
+    slots.require(owned, TREE)
 
     _check_paths(nodes, tree, holds)
     _require(tree.locked == sum(len(n) for n in nodes if n.locks), "locked tokens are miscounted")

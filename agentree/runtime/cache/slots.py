@@ -1,6 +1,5 @@
 """Who owns each slot of the KV pool. A slot holds one token's K and V in all layers."""
 
-from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -11,14 +10,10 @@ from agentree.runtime.cache.errors import CacheError
 Ints: TypeAlias = npt.NDArray[np.int32]
 
 
-class Owner(IntEnum):
-    """At any time a slot is exactly one of these."""
+FREE, PRIVATE, TREE = range(3)
+"""A slot is exactly one of: nobody's, private to one request which alone knows of it, one tree node's."""
 
-    FREE = 0
-    PRIVATE = 1
-    """Of one request, which alone knows of it."""
-    TREE = 2
-    """Of exactly one node of the radix tree."""
+NAMES = ("free", "private", "tree")
 
 
 class Slots:
@@ -37,53 +32,50 @@ class Slots:
     @property
     def free(self) -> int:
         """Slots that nobody owns."""
-        return self._counts[Owner.FREE]
+        return self._counts[FREE]
 
     @property
     def private(self) -> int:
         """Slots owned by requests."""
-        return self._counts[Owner.PRIVATE]
+        return self._counts[PRIVATE]
 
     @property
     def tree(self) -> int:
         """Slots owned by nodes of the tree."""
-        return self._counts[Owner.TREE]
+        return self._counts[TREE]
 
     def take(self, n: int) -> Ints:
         """`n` free slots, private from now on. The caller has made sure that there are so many."""
         top = self.free
         taken = self._stack[top - n : top][::-1].copy()
-        self.move(taken, Owner.FREE, Owner.PRIVATE)
+        self.move(taken, FREE, PRIVATE)
         return taken
 
-    def move(self, slots: Ints, source: Owner, target: Owner) -> None:
+    def move(self, slots: Ints, source: int, target: int) -> None:
         """The one place where ownership changes: all of `slots` pass from `source` to `target`.
 
-        Nothing changes if it raises. Raises CacheError where a slot is not owned by `source`, is named
-        twice or does not exist.
+        Slots that come from outside of the cache go through `require` first.
         """
         n = len(slots)
-        if not n:
-            return
-        self.require(slots, source)
         self._owner[slots] = target
         self._counts[source] -= n
         self._counts[target] += n
-        if target is Owner.FREE:
+        if target == FREE:
             self._stack[self.free - n : self.free] = slots
 
-    def require(self, slots: Ints, owner: Owner) -> None:
+    def require(self, slots: Ints, owner: int) -> None:
         """Raise CacheError unless `owner` has all of `slots` and each is named once."""
-        order = np.arange(len(slots), dtype=np.int32)
+        at = slots.astype(np.intp)
+        order = np.arange(len(at), dtype=np.int32)
         try:
-            strangers = self._owner[slots] != owner
-            self._place[slots] = order
+            owners = self._owner.take(at)
+            self._place[at] = order
         except IndexError as error:
             raise CacheError(f"a slot outside of 0..{self.size - 1} among {slots!r}") from error
-        if strangers.any():
-            at = int(slots[strangers.argmax()])
-            raise CacheError(f"slot {at} is {Owner(int(self._owner[at])).name}, not {owner.name}")
-        if (self._place[slots] != order).any():
+        if owners.tobytes() != bytes((owner,)) * len(at):
+            first = int((owners != owner).argmax())
+            raise CacheError(f"slot {slots[first]} is {NAMES[owners[first]]}, not {NAMES[owner]}")
+        if self._place.take(at).tobytes() != order.tobytes():
             raise CacheError(f"a slot occurs twice among {slots!r}")
 
     def check(self) -> None:
@@ -92,5 +84,5 @@ class Slots:
         if counts != self._counts:
             raise CacheError(f"slots are counted as {self._counts} but are {counts} (free, private, tree)")
         stack = np.sort(self._stack[: self.free])
-        if not np.array_equal(stack, np.flatnonzero(self._owner == Owner.FREE)):
+        if not np.array_equal(stack, np.flatnonzero(self._owner == FREE)):
             raise CacheError("the stack of free slots does not hold exactly the free slots")
