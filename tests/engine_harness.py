@@ -1,7 +1,7 @@
 """Drives an engine from a test: submit, wait, collect; and the plain reference that it is compared with."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -65,7 +65,7 @@ def load(folder: Path, *, kv_tokens: int = 4096, weights: Any = "fp32") -> Loade
 
 
 @contextmanager
-def engine_over(model: LoadedModel, **options: Any) -> Iterator[Engine]:
+def engine_over(model: LoadedModel, **options: Any) -> Generator[Engine]:
     """An engine with an empty cache, checked after every step, with nothing left in it at the end."""
     engine = Engine(model, bus=options.pop("bus", None) or Bus(), **options)
     try:

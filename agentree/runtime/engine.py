@@ -3,39 +3,26 @@
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
 from typing import Literal
 
 import numpy as np
 import torch
 
 from agentree.errors import AgentreeError, ContextOverflow, RuntimeClosed
-from agentree.events import (
-    Bus,
-    Evicted,
-    GenerationEnded,
-    GenerationStarted,
-    LeaseRevoked,
-    PoolState,
-    Preempted,
-    TextGenerated,
-)
-from agentree.runtime.cache import Cache, Eviction
+from agentree.events import Bus
+from agentree.runtime.cache import Cache
 from agentree.runtime.commit import End, append_forced, commit
 from agentree.runtime.leases import Leases
 from agentree.runtime.model.batch import Batch, Row
 from agentree.runtime.model.load import LoadedModel
+from agentree.runtime.reporter import Reporter
 from agentree.runtime.request import Hold, Progress, Request, Sink, Ticket
 from agentree.runtime.scheduler import Scheduler, Step
 from agentree.runtime.sequence import Sequence as Live
-from agentree.runtime.stats import Counters, EngineStats
+from agentree.runtime.stats import EngineStats
 from agentree.runtime.text import TextStream
-
-POOL_STATE_INTERVAL = 0.1
-"""Seconds between two PoolState events while a trace is read."""
 
 
 class Engine:
@@ -51,7 +38,6 @@ class Engine:
         jump_forward: bool = True,
     ) -> None:
         self._model = model
-        self._bus = bus
         self._jump_forward = jump_forward
         self._cache = Cache(model.kv.slots, policy=eviction)
         self._leases = Leases(self._cache)
@@ -64,9 +50,8 @@ class Engine:
         self._deliveries: list[Callable[[], None]] = []
         self._closing = False
         self._failure: BaseException | None = None
-        self._counters = Counters()
+        self._reporter = Reporter(bus, self._cache, self._scheduler)
         self._stats = EngineStats(pool=model.kv.slots, free=model.kv.slots)
-        self._pool_state_at = 0.0
         self._thread = threading.Thread(target=self._run, name="agentree-engine", daemon=True)
         self._thread.start()
 
@@ -179,6 +164,8 @@ class Engine:
                     break
                 if self._busy:
                     self._step()
+                else:
+                    self._stats = self._reporter.after_step(idle=True)
         except BaseException as error:
             with self._wake:
                 self._failure = error
@@ -209,30 +196,19 @@ class Engine:
             return
         self._sequences[ticket.number] = sequence
         self._scheduler.add(sequence)
-        self._bus.emit(
-            GenerationStarted(
-                run=request.scope.run,
-                path=request.scope.path,
-                request=ticket.number,
-                prompt_tokens=sequence.prompt_length,
-            )
-        )
+        self._reporter.started(sequence)
 
     def _abort(self, ticket: Ticket) -> None:
         sequence = self._sequences.pop(ticket.number, None)
         if sequence is not None:
             self._scheduler.remove(sequence)
-            self._close_books(sequence, "aborted")
+            self._reporter.ended(sequence, "aborted")
 
     def _step(self) -> None:
         mark = self._cache.mark()
         step = self._scheduler.plan()
         for sequence, lost in step.preempted:
-            self._counters.preempted_requests += 1
-            scope = sequence.request.scope
-            self._bus.emit(
-                Preempted(run=scope.run, path=scope.path, request=sequence.ticket.number, tokens=lost)
-            )
+            self._reporter.preempted(sequence, lost)
         for sequence, error in step.failed:
             self._fail(sequence, error)
         for sequence in step.ready:
@@ -247,7 +223,9 @@ class Engine:
                 self._cache.discard_since(mark)
             else:
                 self._commit(step, logits, row_of)
-        self._after_step()
+        if self._check_every_step:
+            self._scheduler.check()
+        self._stats = self._reporter.after_step(idle=not self._busy)
         deliveries, self._deliveries = self._deliveries, []
         for deliver in deliveries:
             deliver()
@@ -272,14 +250,14 @@ class Engine:
             wanted=torch.tensor(wanted, dtype=torch.int64),
         )
         logits = self._model.decoder.forward(batch, self._model.kv)
-        self._counters.forward_passes += 1
+        self._reporter.counters.forward_passes += 1
         return logits, {query: i for i, query in enumerate(wanted)}
 
     def _commit(self, step: Step, logits: torch.Tensor, row_of: dict[int, int]) -> None:
         for chunk in step.chunks:
             sequence = chunk.sequence
             prompt = sequence.prompt_length
-            self._counters.computed_tokens += min(chunk.stop, prompt) - min(chunk.start, prompt)
+            self._reporter.counters.computed_tokens += min(chunk.stop, prompt) - min(chunk.start, prompt)
             try:
                 rows = logits[[row_of[query] for _, query in chunk.wanted]]
                 end = commit(chunk, rows, jump_forward=self._jump_forward and sequence.request.jump_forward)
@@ -301,84 +279,25 @@ class Engine:
         if hold is not None and sequence.lock is not None:
             self._leases.hold(hold.owner, sequence.lock.node, hold.seconds)
         self._scheduler.remove(sequence)
-        self._close_books(sequence, end.finish)
+        self._reporter.ended(sequence, end.finish)
         result = sequence.result(finish=end.finish, end_token=end.end_token, tail=tail)
         self._deliver(lambda: sequence.ticket.sink.done(result))
 
     def _fail(self, sequence: Live, error: Exception) -> None:
         self._sequences.pop(sequence.ticket.number, None)
         self._scheduler.remove(sequence)
-        self._close_books(sequence, "failed")
+        self._reporter.ended(sequence, "failed")
         self._deliver(lambda: sequence.ticket.sink.failed(error))
-
-    # ------------------------------------------------------------------------ telling the world
-
-    def _deliver(self, call: Callable[[], None]) -> None:
-        """Call a sink at the end of the step, when the stats already tell of what it says."""
-        self._deliveries.append(call)
 
     def _report(self, sequence: Live, text: str) -> None:
         if not text:
             return
-        ticket = sequence.ticket
-        if ticket.sink.progress is not None:
-            progress, report = ticket.sink.progress, Progress(text, sequence.generated)
+        progress = sequence.ticket.sink.progress
+        if progress is not None:
+            report = Progress(text, sequence.generated)
             self._deliver(lambda: progress(report))
-        if self._bus.watched:
-            scope = ticket.request.scope
-            self._bus.emit(TextGenerated(run=scope.run, path=scope.path, request=ticket.number, text=text))
+        self._reporter.text(sequence, text)
 
-    def _close_books(self, sequence: Live, finish: Literal["stop", "length", "aborted", "failed"]) -> None:
-        scope, counts = sequence.request.scope, sequence.counts()
-        self._counters.lookup_tokens += counts.cached + counts.computed
-        self._counters.hit_tokens += counts.cached
-        self._counters.sampled_tokens += counts.sampled
-        self._counters.forced_tokens += counts.forced
-        self._counters.near_ties += sequence.near_ties
-        self._bus.emit(
-            GenerationEnded(
-                run=scope.run,
-                path=scope.path,
-                request=sequence.ticket.number,
-                prompt_tokens=counts.prompt,
-                cached_tokens=counts.cached,
-                computed_tokens=counts.computed,
-                sampled_tokens=counts.sampled,
-                forced_tokens=counts.forced,
-                forward_passes=counts.forward_passes,
-                text=sequence.text.text(),
-                finish=finish,
-                seconds=time.monotonic() - sequence.started,
-                miss=sequence.miss,
-            )
-        )
-
-    def _after_step(self) -> None:
-        cache, scheduler = self._cache, self._scheduler
-        for report in cache.take_reports():
-            if isinstance(report, Eviction):
-                self._bus.emit(Evicted(path=report.by, tokens=report.tokens))
-            else:
-                self._bus.emit(LeaseRevoked(path=report.by, owner=report.owner, tokens=report.tokens))
-        self._counters.evicted_tokens = cache.evicted_tokens
-        self._counters.revoked_leases = cache.revoked_leases
-        if self._check_every_step:
-            cache.check()
-            held = sum(s.have - s.owned for s in scheduler.running)
-            if held != cache.private:
-                raise RuntimeError(f"{cache.private} private slots, but running requests hold {held}")
-        self._stats = EngineStats(
-            pool=self._model.kv.slots,
-            free=cache.free,
-            private=cache.private,
-            tree=cache.tree,
-            leased=cache.leased,
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            **asdict(self._counters),
-        )
-        now = time.monotonic()
-        if self._bus.watched and (now - self._pool_state_at > POOL_STATE_INTERVAL or not self._busy):
-            self._pool_state_at = now
-            names = {f.name for f in fields(PoolState)} & {f.name for f in fields(EngineStats)}
-            self._bus.emit(PoolState(**{name: getattr(self._stats, name) for name in names}))
+    def _deliver(self, call: Callable[[], None]) -> None:
+        """Call a sink at the end of the step, when the stats already tell of what it says."""
+        self._deliveries.append(call)

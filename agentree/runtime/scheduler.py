@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentree.errors import ContextOverflow
-from agentree.runtime.cache import Cache, OutOfSlots
+from agentree.runtime.cache import Cache, CacheError, OutOfSlots
 from agentree.runtime.sequence import Sequence
 
 
@@ -102,6 +102,13 @@ class Scheduler:
         for chunk in step.chunks:
             self._query_of[chunk.sequence.row[chunk.start : chunk.stop]] = -1
         return step
+
+    def check(self) -> None:
+        """Raise on any broken invariant: conservation of slots, and every private slot in one row."""
+        self.cache.check()
+        held = sum(s.have - s.owned for s in self.running)
+        if held != self.cache.private:
+            raise CacheError(f"{self.cache.private} slots are private, but running requests hold {held}")
 
     # ---------------------------------------------------------------------------- admission
 
