@@ -14,7 +14,8 @@ from agentree.runtime.cache.ghosts import Ghost, Ghosts
 from agentree.runtime.cache.holds import Holds, Lease, Reference, Revocation
 from agentree.runtime.cache.node import WIDTH, Node, typed
 from agentree.runtime.cache.policy import POLICIES, Policy
-from agentree.runtime.cache.results import Discarded, Eviction, Match, Published, Report
+from agentree.runtime.cache.results import Discarded, Eviction, Held, Match, Published, Report
+from agentree.runtime.cache.show import outline, owners
 from agentree.runtime.cache.slots import FREE, PRIVATE, TREE, Ints, Slots
 from agentree.runtime.cache.tree import Lock, Tree
 
@@ -175,7 +176,7 @@ class Cache:
         Works from the ends of leaves and takes no more than asked for. A leased leaf costs its leases, which
         comes last. Visits only the nodes that it shortens and their parents.
         """
-        tree, freed = self._tree, 0
+        tree, freed, last_use = self._tree, 0, 0
         gone: list[Ints] = []
         while freed < n:
             entry = tree.order.first()
@@ -186,17 +187,14 @@ class Cache:
                 self._holds.drop(node, by=by)
             if len(node) > n - freed:
                 tree.split(node, len(node) - (n - freed))
-            parent = node.parent
-            assert parent is not None
-            ghost = Ghost(node.key, node.start, tree.clock, by, node.revoked)
-            self._ghosts.add(node.space, parent.digest, node.digest, ghost)
-            tree.detach(node)
+            self._bury(node, "evicted" if node.revoked is None else "revoked", by)
             gone.append(node.slots)
+            last_use = max(last_use, node.last_use)
             freed += len(node)
         if gone:
             self._slots.move(np.concatenate(gone), TREE, FREE)
             self.evicted_tokens += freed
-            self._reports.append(Eviction(freed, by, tree.clock))
+            self._reports.append(Eviction(freed, by, tree.clock, tree.clock - last_use))
         return freed
 
     def mark(self) -> int:
@@ -223,7 +221,7 @@ class Cache:
         for node in reversed(fresh):
             revoked += node.leased_by or ()
             self._holds.drop(node, by="")
-            self._tree.detach(node)
+            self._bury(node, "discarded", "")
             self._slots.move(node.slots, TREE, FREE)
         return Discarded(sum(map(len, fresh)), tuple(revoked))
 
@@ -282,9 +280,23 @@ class Cache:
         miss = self.find_miss(ids, namespace)
         return "" if miss is None or (miss.reason == "unseen" and miss.at) else miss.words
 
+    def owners(self) -> dict[str, Held]:
+        """What each owner of leases and references has claimed."""
+        return owners(self._holds)
+
+    def outline(self, *, limit: int = 100) -> list[str]:
+        """The tree for people: one line a node, most recently used branches first, at most `limit` lines."""
+        return outline(self._tree, limit)
+
     def check(self) -> None:
         """Walk everything and raise CacheError on any broken invariant. Slow: linear in the pool."""
         check(self._slots, self._tree, self._holds)
+
+    def _bury(self, node: Node, reason: Literal["evicted", "revoked", "discarded"], by: str) -> None:
+        owner = node.revoked or "" if reason == "revoked" else ""
+        ghost = Ghost(node.key, node.start, self._tree.clock, reason, by, owner)
+        before = self._tree.detach(node).digest
+        self._ghosts.add(node.space, before, node.digest, ghost)
 
     def _revoked(self, revocation: Revocation) -> None:
         self.revoked_leases += 1

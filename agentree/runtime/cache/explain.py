@@ -12,9 +12,10 @@ from agentree.runtime.cache.tree import Tree
 class Miss:
     """Why the first token past a match is absent."""
 
-    reason: Literal["unseen", "evicted", "revoked", "diverged", "namespace"]
-    """unseen: nothing was ever known here. diverged: the tree goes on from here with other tokens.
-    namespace: another namespace has them, which this one may not use."""
+    reason: Literal["unseen", "evicted", "revoked", "discarded", "diverged", "namespace"]
+    """discarded: the step that would have computed them failed. unseen: nothing was ever known here.
+    diverged: the tree goes on from here with other tokens. namespace: another namespace has them, which this
+    one may not use."""
     at: int
     """Position of the first absent token: the length of the match."""
     tokens: int
@@ -24,9 +25,9 @@ class Miss:
     owner: str = ""
     """revoked: whose lease it was."""
     clock: int = 0
-    """evicted, revoked: when, on the cache's logical clock."""
+    """evicted, revoked, discarded: when, on the cache's logical clock."""
     ago: int = 0
-    """evicted, revoked: how many ticks of that clock have passed since."""
+    """And how many ticks of that clock have passed since."""
 
     @property
     def words(self) -> str:
@@ -38,6 +39,8 @@ class Miss:
                 return f"{what} were evicted {room}"
             case "revoked":
                 return f"{what}, leased by {self.owner!r}, were revoked {room}"
+            case "discarded":
+                return f"{what} were dropped when a step failed, {self.ago} cache operations ago"
             case "diverged":
                 return f"diverged at token {self.at}: what the cache knows goes on differently there"
             case "namespace":
@@ -59,11 +62,11 @@ def find_miss(tree: Tree, ghosts: Ghosts, space: Space, data: bytes) -> Miss | N
     ghost = ghosts.find(space, digest, data[matched : matched + WIDTH])
     if ghost is not None:
         return Miss(
-            reason="evicted" if ghost.revoked is None else "revoked",
+            reason=ghost.reason,
             at=at,
             tokens=common(ghost.key, 0, data, matched) // WIDTH,
             by=ghost.by,
-            owner=ghost.revoked or "",
+            owner=ghost.owner,
             clock=ghost.clock,
             ago=tree.clock - ghost.clock,
         )

@@ -1,8 +1,8 @@
-"""What has been evicted, by whom and when: remembered within bounds, to explain later misses."""
+"""What has left the tree, why and when: remembered within bounds, to explain later misses."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from agentree.runtime.cache.node import WIDTH, Digests, Space, common
 
@@ -17,14 +17,15 @@ class Ghost:
     key: bytes
     start: int
     clock: int
+    reason: Literal["evicted", "revoked", "discarded"]
     by: str
     """Who needed the room."""
-    revoked: str | None
-    """Whose lease on it was revoked, if one was."""
+    owner: str
+    """Whose lease on it was revoked."""
 
 
 class Ghosts:
-    """The most recent evictions, up to `records` runs of together at most `tokens` tokens."""
+    """The latest of them, up to `records` runs of together at most `tokens` tokens."""
 
     def __init__(self, *, records: int, tokens: int) -> None:
         self._records = records
@@ -51,10 +52,10 @@ class Ghosts:
                 place[0] == space
                 and place[1] == after
                 and last.start == ghost.start + len(ghost.key) // WIDTH
-                and (last.by, last.revoked) == (ghost.by, ghost.revoked)
+                and (last.reason, last.by, last.owner) == (ghost.reason, ghost.by, ghost.owner)
             ):
                 self._pop(place)
-                ghost = Ghost(ghost.key + last.key, ghost.start, ghost.clock, ghost.by, ghost.revoked)
+                ghost = replace(ghost, key=ghost.key + last.key)
         place = (space, before, ghost.key[:WIDTH])
         self._pop(place)
         self._ghosts[place] = ghost
@@ -78,11 +79,9 @@ class Ghosts:
             same = common(ghost.key, 0, key, at)
             before = Digests.extend(before, key[at : at + same], start + at // WIDTH)
             if same < len(ghost.key):
-                at_start = ghost.start + same // WIDTH
-                rest = Ghost(ghost.key[same:], at_start, ghost.clock, ghost.by, ghost.revoked)
+                rest = replace(ghost, key=ghost.key[same:], start=ghost.start + same // WIDTH)
                 self._ghosts[space, before, rest.key[:WIDTH]] = rest
                 self._held += len(rest.key) // WIDTH
-                return
             at += same
 
     def _pop(self, place: Place) -> None:

@@ -41,6 +41,18 @@ class Eviction:
     tokens: int
     by: str
     clock: int
+    idle: int
+    """For how many ticks of the clock the most recently used of them had not been used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one owner has claimed, in tokens."""
+
+    leased: int
+    referenced: int
+    evictable: int
+    """Of these, how many no lock protects right now."""
 
 
 Report: TypeAlias = Eviction | Revocation
