@@ -17,6 +17,10 @@ class AgentreeError(Exception):
     """Base of all of them."""
 
 
+class InvalidArgument(AgentreeError, ValueError):
+    """An argument is out of range or does not go with another one: names both and what to write."""
+
+
 class ToolDefinitionError(AgentreeError, TypeError):
     """A function can't become a tool: names the parameter and what to write instead."""
 
