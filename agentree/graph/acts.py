@@ -1,0 +1,242 @@
+"""What a visit of each kind of node does."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+
+from agentree.errors import GraphError
+from agentree.events import Event, ToolEnded, ToolStarted
+from agentree.graph.ctx import Cell, Ctx
+from agentree.graph.final import final_turn
+from agentree.graph.gather import gather
+from agentree.graph.nodes import Definition, Head, LlmNode, StepNode, ToolsNode
+from agentree.graph.task import Shared, Task
+from agentree.messages import Message, system
+from agentree.runtime.request import Scope
+from agentree.tools import (
+    Finished,
+    Tool,
+    ToolCall,
+    ToolCalls,
+    ToolResult,
+    canonical_json,
+    run_call,
+    tool_result,
+    tools_by_name,
+    unknown_tool,
+)
+
+if TYPE_CHECKING:
+    from agentree.lm import Generation, Runtime, Transcript
+
+
+def begin(lm: "Runtime", head: Head) -> "Transcript":
+    """A transcript with nothing but its static prefix."""
+    first = () if head.system is None else (system(head.system),)
+    return lm.transcript(*first, *head.examples, tools=head.tools)
+
+
+@dataclass(eq=False)
+class Visit:
+    """One visit of a node by a task."""
+
+    shared: Shared
+    definition: Definition
+    cell: Cell
+    task: Task
+    path: str
+    _shown: "tuple[Transcript | None, Transcript | None]" = (None, None)
+
+    @property
+    def scope(self) -> Scope:
+        """Who asks, for the engine."""
+        return Scope(self.shared.id, self.path)
+
+    @cached_property
+    def lm(self) -> "Runtime":
+        """The runtime, asking in the name of this visit; its seeds follow from run seed and path."""
+        return self.shared.lm._at(self.scope, seed=self.shared.seed)
+
+    def named(self, transcript: "Transcript") -> "Transcript":
+        """The same transcript, asking in the name of this visit."""
+        return transcript._at(self.scope, seed=self.shared.seed)
+
+    def ctx(self, attempt: int = 1) -> Ctx[Any]:
+        """What the node's function is given."""
+        return Ctx(
+            lm=self.lm,
+            cell=self.cell,
+            transcript=self.transcript,
+            goto=self.goto,
+            emit=self.emit,
+            attempt=attempt,
+        )
+
+    def transcript(self) -> "Transcript":
+        """The task's transcript, else what it will begin with if that is sure, else an empty one.
+
+        The same object as long as the task's own is the same: its draws of seeds are counted.
+        """
+        of, shown = self._shown
+        if shown is None or of is not self.task.transcript:
+            shown = self.named(self._begun() if self.task.transcript is None else self.task.transcript)
+            self._shown = (self.task.transcript, shown)
+        return shown
+
+    def _begun(self) -> "Transcript":
+        heads = list(self.definition.heads.values())
+        return begin(self.lm, heads[0] if len(heads) == 1 else Head(None, (), ()))
+
+    def goto(self, transcript: "Transcript") -> None:
+        """Continue from another transcript."""
+        self.task.transcript = transcript
+        self.task.unanswered = None
+
+    def emit(self, event: Event) -> None:
+        """Deliver an event of this visit."""
+        self.shared.emit(event, self.path)
+
+    async def step(self, node: StepNode, value: object) -> object:
+        """Run the user's function, again after an exception as often as the node allows."""
+        attempt = 1
+        while True:
+            try:
+                return await self._try(node, value, attempt)
+            except Exception:
+                if attempt > node.retries:
+                    raise
+                attempt += 1
+
+    async def _try(self, node: StepNode, value: object, attempt: int) -> object:
+        made: Any = node.fn(self.ctx(attempt), value)
+        if not hasattr(made, "__await__"):
+            raise GraphError(
+                f"step {node.name!r} returned {type(made).__name__}, nothing to await: write 'async def'"
+            )
+        if node.timeout is None:
+            return await made
+        with anyio.move_on_after(node.timeout) as scope:
+            return await made
+        assert scope.cancelled_caught
+        raise TimeoutError(f"step {node.name!r} took longer than {node.timeout:g} s ({self.path})")
+
+    async def llm(self, node: LlmNode, value: object) -> object:
+        """Append the node's message and let the model answer."""
+        message = cast("object", node.prompt(self.ctx(), value))
+        if not isinstance(message, Message):
+            raise GraphError(
+                f"llm node {node.name!r} returned {type(message).__name__}: "
+                "its function must return a Message, such as user('...')"
+            )
+        task = self.task
+        base = (
+            begin(self.shared.lm, self.definition.heads[node.name])
+            if task.transcript is None
+            else task.transcript
+        )
+        prompt = base + message
+        task.llm = node
+        if reason := task.trail.forbids_turn(len(prompt)):
+            raise task.hit(reason, transcript=base, pending=(message,))
+        task.trail.turn()
+        made = await self.generate(node, prompt)
+        task.value = made.value
+        return made.value
+
+    async def generate(self, node: LlmNode, prompt: "Transcript", *, last: bool = False) -> "Generation[Any]":
+        """One turn of the model; `last`: it can only give the program's output."""
+        task, here = self.task, self.named(prompt)
+        take: Callable[[Any], Any] = _same
+        if node.tools and not last:
+            made: Generation[Any] = await here.call(
+                node.tools,
+                output=node.outputs[0],
+                max_tokens=node.max_tokens,
+                temperature=node.temperature,
+                think=node.think,
+            )
+        else:
+            outputs = (self.definition.output,) if last else node.outputs
+            if last and node.tools:
+                form, take = final_turn(self.definition.output)
+                outputs = (form,)
+            made = await here.gen(
+                *outputs,
+                max_tokens=node.max_tokens,
+                temperature=node.temperature,
+                stop=() if last else node.stop,
+                think=0 if last else node.think,
+            )
+            made = replace(made, value=take(made.value))
+        task.transcript = made.transcript
+        task.unanswered = made.value if isinstance(made.value, ToolCalls) else None
+        task.trail.spend(made.usage.prompt_tokens + made.usage.output_tokens)
+        self.shared.usages.append((self.path, made.usage))
+        return made
+
+    async def tools(self, node: ToolsNode, value: object) -> list[ToolResult]:
+        """Run the calls of one turn, some at a time; results in call order."""
+        if not isinstance(value, ToolCalls):
+            raise GraphError(f"tools node {node.name!r} takes ToolCalls, not {type(value).__name__}")
+        task = self.task
+        if reason := task.trail.forbids_calls(value.calls):
+            raise task.hit(reason, pending=(not_run(value.calls, task, reason[2]),))
+        known = tools_by_name(node.tools)
+        limiter = anyio.CapacityLimiter(node.parallel)
+
+        async def one(call: ToolCall) -> ToolResult:
+            async with limiter:
+                return await self._call(known, call)
+
+        for call in value.calls:
+            task.trail.start(call)
+        results = await gather([lambda call=call: one(call) for call in value.calls])
+        for result in results:
+            task.trail.answered(result.call, result.content)
+        task.unanswered = None
+        task.value = results
+        return results
+
+    async def _call(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> ToolResult:
+        began = time.monotonic()
+        self.emit(ToolStarted(call=call.id, tool=call.name, arguments=canonical_json(dict(call.args))))
+        content, error = "interrupted: its result is unknown", True
+        try:
+            finished = await self._finish(known, call)
+            content, error = finished.result.content, finished.result.error
+        finally:
+            seconds = time.monotonic() - began
+            self.emit(ToolEnded(call=call.id, tool=call.name, content=content, error=error, seconds=seconds))
+        return finished.result
+
+    async def _finish(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> Finished:
+        trail = self.task.trail
+        tool = known.get(call.name)
+        if tool is None:
+            return unknown_tool(call, list(known))
+        if tool.max_calls is not None and trail.budget.per_tool[tool.name] > tool.max_calls:
+            text = f"{tool.name!r} may be called {tool.max_calls} times in a run: go on without it"
+            return Finished(ToolResult(call, text, error=True), "failed", text)
+        finished = await run_call(tool, call, attempt=trail.corrections[tool.name] + 1)
+        trail.corrections[tool.name] = trail.corrections[tool.name] + 1 if finished.correctable else 0
+        return finished
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def not_run(calls: Sequence[ToolCall], task: Task, reason: str) -> Message:
+    """What the model is told of calls that a limit stopped: what is known of each, else the reason."""
+    results: list[ToolResult] = []
+    for call in calls:
+        known = task.trail.known(call)
+        if known is None:
+            results.append(ToolResult(call, f"not run: {reason}", error=True))
+        else:
+            results.append(ToolResult(call, known))
+    return tool_result(results)

@@ -1,0 +1,164 @@
+"""Keeps a run inside its limits: what was spent so far, and the signal that a limit stops an act."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from agentree.graph.nodes import LlmNode
+from agentree.graph.types import Limits
+from agentree.messages import Message
+from agentree.tools import ToolCall, canonical_json
+
+if TYPE_CHECKING:
+    from agentree.lm import Transcript
+
+
+@dataclass(eq=False)
+class Budget:
+    """What one run of a program may spend, and has spent over all its paths."""
+
+    limits: Limits | None
+    tool_calls: int = 0
+    tokens: int = 0
+    per_tool: Counter[str] = field(default_factory=Counter[str])
+
+
+@dataclass(eq=False)
+class Trail:
+    """What counts along one task path. Branches begin with a copy; a join takes the largest counts."""
+
+    budget: Budget
+    outer: "Trail | None" = None
+    """The path in the program that called this one."""
+    turns: int = 0
+    calls: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Per identical tool call, the contents of its results so far."""
+    corrections: Counter[str] = field(default_factory=Counter[str])
+    """Per tool, how many of its last calls in a row the model has to correct."""
+    passes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    """Per edge with `max_visits`, how often it was passed."""
+
+    def chain(self) -> "Iterator[Trail]":
+        """This path and those around it, innermost first."""
+        trail: Trail | None = self
+        while trail is not None:
+            yield trail
+            trail = trail.outer
+
+    def copy(self) -> "Trail":
+        """The same counts for a branch, which then go their own way."""
+        calls = {key: list(contents) for key, contents in self.calls.items()}
+        outer = None if self.outer is None else self.outer.copy()
+        return Trail(self.budget, outer, self.turns, calls, Counter(self.corrections), Counter(self.passes))
+
+    def join(self, branches: "Sequence[Trail]") -> None:
+        """Go on after a join, as far as the farthest branch."""
+        for mine, *theirs in zip(self.chain(), *(branch.chain() for branch in branches), strict=True):
+            mine.turns = max(trail.turns for trail in (mine, *theirs))
+            for trail in theirs:
+                mine.corrections |= trail.corrections
+                mine.passes |= trail.passes
+                for key, contents in trail.calls.items():
+                    mine.calls[key] = max(mine.calls.get(key, []), contents, key=len)
+
+    def turn(self) -> None:
+        """Count one LLM visit."""
+        for trail in self.chain():
+            trail.turns += 1
+
+    def spend(self, tokens: int) -> None:
+        """Count the tokens of a generation."""
+        for trail in self.chain():
+            trail.budget.tokens += tokens
+
+    def start(self, call: ToolCall) -> None:
+        """Count a tool call that is about to be made."""
+        for trail in self.chain():
+            trail.budget.tool_calls += 1
+            trail.budget.per_tool[call.name] += 1
+
+    def answered(self, call: ToolCall, content: str) -> None:
+        """Remember what a call came to."""
+        for trail in self.chain():
+            trail.calls.setdefault(identity(call), []).append(content)
+
+    def known(self, call: ToolCall) -> str | None:
+        """What this very call came to when it was made last, if it was."""
+        contents = self.calls.get(identity(call))
+        return contents[-1] if contents else None
+
+    def forbids_turn(self, prompt_tokens: int) -> "tuple[Budget, str, str] | None":
+        """Whose limit a further turn would exceed, which, and why in words."""
+        for trail in self.chain():
+            budget, limits = trail.budget, trail.budget.limits
+            if limits is None:
+                continue
+            if trail.turns >= limits.turns:
+                return budget, "turns", f"{limits.turns} turns are used up"
+            if limits.tokens is not None and budget.tokens + prompt_tokens >= limits.tokens:
+                return (
+                    budget,
+                    "tokens",
+                    f"of {limits.tokens} tokens {budget.tokens} are used, the next turn has more",
+                )
+        return None
+
+    def forbids_calls(self, calls: Sequence[ToolCall]) -> "tuple[Budget, str, str] | None":
+        """Whose limit the calls of a turn would exceed, which, and why in words."""
+        for trail in self.chain():
+            budget, limits = trail.budget, trail.budget.limits
+            if limits is None:
+                continue
+            if limits.tool_calls is not None and budget.tool_calls + len(calls) > limits.tool_calls:
+                return budget, "tool_calls", f"a run may make {limits.tool_calls} tool calls"
+            seen = Counter({key: len(contents) for key, contents in trail.calls.items()})
+            for call in calls:
+                seen[identity(call)] += 1
+                if seen[identity(call)] >= limits.repeats:
+                    return (
+                        budget,
+                        "repeats",
+                        f"{call.name!r} is called {limits.repeats} times with the same arguments",
+                    )
+        return None
+
+
+def identity(call: ToolCall) -> str:
+    """Equal for equal names and arguments, whatever the order of the arguments."""
+    return canonical_json([call.name, _sorted(dict(call.args))])
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value)
+        return {key: _sorted(items[key]) for key in sorted(items)}
+    if isinstance(value, list | tuple):
+        return [_sorted(inner) for inner in cast("Sequence[Any]", value)]
+    return value
+
+
+class LimitHit(Exception):
+    """A limit forbids the next act. Travels to the execution whose limit it is."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        limit: str,
+        text: str,
+        *,
+        transcript: "Transcript | None",
+        partial: object,
+        node: LlmNode | None = None,
+        pending: Sequence[Message] = (),
+    ) -> None:
+        super().__init__(text)
+        self.budget = budget
+        self.limit = limit
+        self.text = text
+        self.transcript = transcript
+        self.partial = partial
+        self.node = node
+        """The llm node that was stopped, or that made the calls which were stopped."""
+        self.pending = tuple(pending)
+        """What the transcript needs before a last turn."""

@@ -1,0 +1,281 @@
+"""The builder: decorated functions become nodes, typed verbs wire them."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Never, cast, overload
+
+from agentree.errors import GraphError
+from agentree.graph.ctx import Ctx
+from agentree.graph.flow import flow_of, union
+from agentree.graph.nodes import (
+    Branch,
+    CaseArm,
+    Edge,
+    EndNode,
+    LlmNode,
+    NodeSpec,
+    Route,
+    StartNode,
+    StepNode,
+    ToolsNode,
+)
+from agentree.graph.types import Flow, I, Limits, Node, O, R, S, T, U
+from agentree.messages import Message
+from agentree.tools import Tool, ToolCalls, ToolResult
+
+if TYPE_CHECKING:
+    from agentree.graph.program import Program
+
+
+class Case(Generic[S]):
+    """A branch under construction: the first case that takes a value wins."""
+
+    def __init__(self, graph: "Graph[Any, Any, Any]", branch: Branch) -> None:
+        self._graph = graph
+        self._branch = branch
+
+    def case(
+        self, kind: type[T], to: Node[S, T, Any], /, *, where: Callable[[T], bool] | None = None
+    ) -> "Case[S]":
+        """Values of `kind` (for which `where` holds) go to the node `to`."""
+        self._branch.cases.append(CaseArm(kind, self._graph._own(to), where))
+        return self
+
+    def otherwise(self, to: Node[S, Any, Any], /) -> None:
+        """Whatever no case takes goes to the node `to`."""
+        if self._branch.otherwise is not None:
+            raise GraphError(f"a branch has one otherwise: {self._branch.otherwise.name!r} is it already")
+        self._branch.otherwise = self._graph._own(to)
+
+
+class Graph(Generic[S, I, O]):
+    """A workflow under construction. Nothing runs before `compile()`."""
+
+    @overload
+    def __init__(self: "Graph[None, T, U]", name: str, *, input: type[T], output: type[U]) -> None: ...
+    @overload
+    def __init__(
+        self: "Graph[R, T, U]", name: str, *, state: type[R], input: type[T], output: type[U]
+    ) -> None: ...
+    def __init__(self, name: str, *, state: Any = None, input: Any, output: Any) -> None:
+        self.name = name
+        self._state = state
+        self._input = input
+        self._output = output
+        self._start = StartNode("start", Flow(Never, input), self)
+        self._end = EndNode("end", Flow(output, Never), self)
+        self._nodes: list[NodeSpec] = [self._start, self._end]
+        self._routes: list[tuple[NodeSpec, Route]] = []
+
+    @property
+    def start(self) -> Node[S, Never, I]:
+        """Gives the run's input."""
+        return self._start
+
+    @property
+    def end(self) -> Node[S, O, Never]:
+        """Takes the run's output."""
+        return self._end
+
+    @overload
+    def step(self, fn: Callable[[Ctx[S], T], Awaitable[U]], /) -> Node[S, T, U]: ...
+    @overload
+    def step(
+        self, *, retries: int = 0, timeout: float | None = None, pure: bool = False
+    ) -> Callable[[Callable[[Ctx[S], T], Awaitable[U]]], Node[S, T, U]]: ...
+    def step(
+        self,
+        *fn: Callable[[Ctx[Any], Any], Awaitable[Any]],
+        retries: int = 0,
+        timeout: float | None = None,
+        pure: bool = False,
+    ) -> Any:
+        """An async function as a node.
+
+        Args:
+            fn: Takes a `Ctx` and the value that flows in; what it returns flows on.
+            retries: How often it is tried again after an exception.
+            timeout: Seconds for each try; exceeding them is a `TimeoutError`.
+            pure: It may be repeated without harm.
+        """
+
+        def make(fn: Callable[[Ctx[Any], Any], Awaitable[Any]]) -> NodeSpec:
+            name = _name_of(fn)
+            _check_parameters(fn, name)
+            flow = flow_of(fn)
+            return self._add(StepNode(name, flow, self, fn, retries=retries, timeout=timeout, pure=pure))
+
+        return make(*fn) if fn else make
+
+    @overload
+    def llm(
+        self,
+        out: type[T],
+        /,
+        *,
+        tools: Sequence[Tool[..., Any]],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        system: str | None = None,
+        think: int = 0,
+    ) -> Callable[[Callable[[Ctx[S], R], Message]], Node[S, R, ToolCalls | T]]: ...
+    @overload
+    def llm(
+        self,
+        out: type[T],
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        system: str | None = None,
+        think: int = 0,
+    ) -> Callable[[Callable[[Ctx[S], R], Message]], Node[S, R, T]]: ...
+    @overload
+    def llm(
+        self,
+        a: type[T],
+        b: type[U],
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        system: str | None = None,
+        think: int = 0,
+    ) -> Callable[[Callable[[Ctx[S], R], Message]], Node[S, R, T | U]]: ...
+    @overload
+    def llm(
+        self,
+        out: Any,
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        system: str | None = None,
+        think: int = 0,
+    ) -> Callable[[Callable[[Ctx[S], R], Message]], Node[S, R, Any]]: ...
+    def llm(
+        self,
+        *outputs: Any,
+        tools: Sequence[Tool[..., Any]] | None = None,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        system: str | None = None,
+        think: int = 0,
+    ) -> Any:
+        """A pure prompt function as a node: it returns the message to append, the model answers.
+
+        Args:
+            outputs: What the answer shall be; all but `str` are forced.
+            tools: With tools the answer is either `ToolCalls` or the final value.
+            max_tokens: Longest answer.
+            temperature: 0 is greedy.
+            stop: Strings that end a free answer.
+            system: Begins the transcript; only for the first llm node of a path.
+            think: So many tokens may be written freely before a forced value.
+        """
+        return self._llm(
+            outputs,
+            tools=None if tools is None else tuple(tools),
+            max_tokens=max_tokens,
+            temperature=temperature,
+            stop=tuple(stop),
+            system=system,
+            think=think,
+        )
+
+    def _llm(self, outputs: tuple[Any, ...], **options: Any) -> Callable[[Callable[..., Message]], NodeSpec]:
+        if not outputs:
+            raise GraphError("llm() needs the type of its answer: @g.llm(str) for free text")
+
+        def make(prompt: Callable[..., Message]) -> NodeSpec:
+            name = _name_of(prompt)
+            _check_parameters(prompt, name)
+            if inspect.iscoroutinefunction(prompt):
+                raise GraphError(
+                    f"llm node {name!r}: write 'def', not 'async def': a prompt is a pure function"
+                )
+            given = (ToolCalls, *outputs) if options.get("tools") else outputs
+            flow = Flow[Any, Any, Any](flow_of(prompt).input, union(given))
+            return self._add(LlmNode(name, flow, self, prompt, outputs, **options))
+
+        return make
+
+    def tools(self, *tools: Tool[..., Any], parallel: int = 8) -> Node[S, ToolCalls, list[ToolResult]]:
+        """Runs the calls of one turn, `parallel` at a time; results come in call order.
+
+        A tool's exception becomes an error result for the model.
+        """
+        if not tools:
+            raise GraphError("tools() needs at least one tool")
+        if parallel < 1:
+            raise GraphError(f"tools(parallel={parallel}): it must be at least 1")
+        flow = Flow[Any, Any, Any](ToolCalls, list[ToolResult])
+        return self._add(ToolsNode(self._free_name("tools"), flow, self, tools, parallel))
+
+    def edge(self, a: Node[S, Any, T], b: Node[S, T, Any], /, *, max_visits: int | None = None) -> None:
+        """After `a` comes `b`. `max_visits` bounds how often one task may pass here."""
+        if max_visits is not None and max_visits < 1:
+            raise GraphError(f"edge {a.name!r} -> {b.name!r}: max_visits={max_visits} must be at least 1")
+        self._routes.append((self._own(a), Edge(self._own(b), max_visits)))
+
+    def branch(self, a: Node[S, Any, object], /) -> Case[S]:
+        """After `a` it depends on its output: add `.case(Type, to, where=)` and `.otherwise(to)`."""
+        branch = Branch()
+        self._routes.append((self._own(a), branch))
+        return Case(self, branch)
+
+    def compile(self, *, limits: Limits | None = None) -> "Program[S, I, O]":
+        """Validate and lower to a plan. Later changes to the graph don't reach the program.
+
+        Raises:
+            GraphError: Names the node and what to do; a cycle that neither `max_visits` nor `limits` bounds
+                is refused.
+        """
+        from agentree.graph.check import define
+        from agentree.graph.plan import lower
+        from agentree.graph.program import Program
+
+        definition = define(
+            self.name, self._state, self._input, self._output, self._nodes, self._routes, limits=limits
+        )
+        return Program[S, I, O](definition, limits, lower(definition))
+
+    def _own(self, node: Node[Any, Any, Any]) -> NodeSpec:
+        if not isinstance(node, NodeSpec):
+            raise GraphError(f"{node!r} is not a node: decorate functions with @g.step or @g.llm")
+        if node.owner is not self:
+            raise GraphError(f"node {node.name!r} belongs to another graph than {self.name!r}")
+        return node
+
+    def _add(self, node: NodeSpec) -> NodeSpec:
+        self._nodes.append(node)
+        return node
+
+    def _free_name(self, base: str) -> str:
+        taken = {node.name for node in self._nodes}
+        names = (base if i == 1 else f"{base}_{i}" for i in range(1, len(taken) + 2))
+        return next(name for name in names if name not in taken)
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    name = getattr(fn, "__name__", None)
+    if not isinstance(name, str):
+        inner = cast("object", getattr(fn, "func", fn))
+        name = getattr(inner, "__name__", None) or type(inner).__name__
+    return cast("str", name)
+
+
+def _check_parameters(fn: Callable[..., Any], name: str) -> None:
+    if not callable(fn):
+        raise GraphError(f"{fn!r} is not a function")
+    try:
+        inspect.signature(fn).bind(object(), object())
+    except TypeError:
+        raise GraphError(f"node {name!r}: its function must take (ctx, value)") from None
+    except ValueError:
+        return

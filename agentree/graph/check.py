@@ -1,0 +1,261 @@
+"""Validation: a graph becomes a `Definition`, or a `GraphError` that names node and remedy."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import networkx as nx
+
+from agentree.errors import GraphError
+from agentree.graph.flow import fits, matches_all, members, overlaps, show
+from agentree.graph.nodes import (
+    Branch,
+    Definition,
+    Edge,
+    EndNode,
+    Head,
+    LlmNode,
+    NodeSpec,
+    Route,
+    StartNode,
+    ToolsNode,
+    targets,
+)
+from agentree.graph.types import Limits
+
+Ways = dict[str, Route]
+
+
+def define(
+    name: str,
+    state: type | None,
+    input_type: Any,
+    output_type: Any,
+    nodes: Sequence[NodeSpec],
+    routes: Sequence[tuple[NodeSpec, Route]],
+    *,
+    limits: Limits | None,
+) -> Definition:
+    """Validate in the order that gives the most useful first error."""
+    _check_names(nodes)
+    start, end = nodes[0], nodes[1]
+    assert isinstance(start, StartNode)
+    assert isinstance(end, EndNode)
+    ways = _single_routes(routes)
+    by_name = {node.name: node for node in nodes}
+    graph = _digraph(nodes, ways)
+    _check_branches(by_name, ways)
+    _check_types(by_name, ways)
+    _check_reachable(graph, nodes, ways)
+    _check_ends(graph, nodes)
+    _check_cycles(graph, by_name, ways, limits)
+    return Definition(
+        name=name,
+        state=state,
+        input=input_type,
+        output=output_type,
+        start=start,
+        end=end,
+        nodes=by_name,
+        routes=ways,
+        heads=_heads(graph, by_name),
+        distance=_distances(graph, by_name),
+    )
+
+
+def _check_names(nodes: Sequence[NodeSpec]) -> None:
+    for name, count in Counter(node.name for node in nodes).items():
+        if count > 1:
+            raise GraphError(
+                f"{count} nodes are named {name!r}: give their functions different names"
+                + (" ('start' and 'end' are taken)" if name in ("start", "end") else "")
+            )
+
+
+def _single_routes(routes: Sequence[tuple[NodeSpec, Route]]) -> Ways:
+    ways: Ways = {}
+    for node, route in routes:
+        if isinstance(node, EndNode):
+            raise GraphError("nothing comes after 'end': turn the edge around")
+        for to in targets(route):
+            if isinstance(to, StartNode):
+                raise GraphError(f"{node.name!r} leads back to 'start': lead to the node after it instead")
+        if node.name in ways:
+            kinds = sorted({_verb(ways[node.name]), _verb(route)})
+            two = f"two ways on ({kinds[0]} and {kinds[1]})" if len(kinds) == 2 else f"two: {kinds[0]}"
+            raise GraphError(
+                f"node {node.name!r} has {two}: for a choice use one g.branch({node.name}).case(...)"
+                ".case(...), for a sequence wire the second node after the first"
+            )
+        ways[node.name] = route
+    return ways
+
+
+def _verb(route: Route) -> str:
+    return "an edge" if isinstance(route, Edge) else "a branch"
+
+
+def _digraph(nodes: Sequence[NodeSpec], ways: Ways) -> "nx.DiGraph[str]":
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(node.name for node in nodes)
+    graph.add_edges_from((name, to.name) for name, route in ways.items() for to in targets(route))
+    return graph
+
+
+def _check_reachable(graph: "nx.DiGraph[str]", nodes: Sequence[NodeSpec], ways: Ways) -> None:
+    if "start" not in ways:
+        raise GraphError("nothing comes after 'start': add g.edge(g.start, <first node>)")
+    reachable = {"start"} | set(nx.descendants(graph, "start"))
+    for node in nodes:
+        if node.name not in reachable and not isinstance(node, EndNode):
+            raise GraphError(
+                f"node {node.name!r} is unreachable from 'start': lead to it with g.edge(..., {node.name}) "
+                "or a branch's case, or remove it"
+            )
+    for node in nodes:
+        if node.name not in ways and not isinstance(node, EndNode):
+            raise GraphError(
+                f"node {node.name!r} leads nowhere: add g.edge({node.name}, g.end), an edge to the next "
+                f"node, or g.branch({node.name})"
+            )
+
+
+def _check_ends(graph: "nx.DiGraph[str]", nodes: Sequence[NodeSpec]) -> None:
+    ending = {"end"} | set(nx.ancestors(graph, "end"))
+    for node in nodes:
+        if node.name not in ending:
+            raise GraphError(
+                f"no path leads from {node.name!r} to 'end': add an edge or a case that leaves its loop"
+            )
+
+
+def _check_branches(nodes: dict[str, NodeSpec], ways: Ways) -> None:
+    for name, route in ways.items():
+        if not isinstance(route, Branch):
+            continue
+        if not route.cases:
+            raise GraphError(f"the branch after {name!r} has no case: add .case(Type, node), or use g.edge")
+        gives = nodes[name].types.output
+        for case in route.cases:
+            if not overlaps(gives, case.kind):
+                raise GraphError(
+                    f"the branch after {name!r} has a case for {show(case.kind)}, but {name!r} gives "
+                    f"{show(gives)}: remove the case or correct its type"
+                )
+            if not fits(case.kind, case.to.types.input):
+                raise GraphError(
+                    f"the branch after {name!r} sends {show(case.kind)} to {case.to.name!r}, which takes "
+                    f"{show(case.to.types.input)}: change the case or put a step between them"
+                )
+        if route.otherwise is not None:
+            continue
+        sure = [case.kind for case in route.cases if case.where is None]
+        open_ = [
+            form for form in members(gives) if form is not Any and not any(matches_all(form, k) for k in sure)
+        ]
+        if open_:
+            kinds = ", ".join(show(form) for form in open_)
+            raise GraphError(
+                f"the branch after {name!r} is open: no case is sure to take {kinds}; add "
+                f".case({show(open_[0])}, <node>) or .otherwise(<node>)"
+            )
+
+
+def _check_types(nodes: dict[str, NodeSpec], ways: Ways) -> None:
+    for name, route in ways.items():
+        node = nodes[name]
+        if isinstance(route, Edge) and not fits(node.types.output, route.to.types.input):
+            raise GraphError(
+                f"edge {name!r} -> {route.to.name!r}: {name!r} gives {show(node.types.output)}, "
+                f"{route.to.name!r} takes {show(route.to.types.input)}; put a step between them "
+                "or branch on the type"
+            )
+        for to in targets(route):
+            if isinstance(to, ToolsNode) and isinstance(node, LlmNode):
+                missing = {t.name for t in node.tools or ()} - {t.name for t in to.tools}
+                if missing:
+                    raise GraphError(
+                        f"{name!r} may call {', '.join(sorted(missing))}, which {to.name!r} doesn't have: "
+                        "give both the same tools"
+                    )
+
+
+def _check_cycles(
+    graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec], ways: Ways, limits: Limits | None
+) -> None:
+    if limits is not None and limits.seconds is not None:
+        return
+    unbounded: nx.DiGraph[str] = nx.DiGraph(graph)
+    for name, route in ways.items():
+        if isinstance(route, Edge) and route.max_visits is not None:
+            unbounded.remove_edge(name, route.to.name)
+    if limits is not None:
+        unbounded.remove_nodes_from([name for name, node in nodes.items() if _spends(node, limits)])
+    try:
+        cycle = cast("list[tuple[str, str]]", list(cast("Any", nx).find_cycle(unbounded)))
+    except nx.NetworkXNoCycle:
+        return
+    way = " -> ".join([a for a, _ in cycle] + [cycle[0][0]])
+    if limits is None:
+        remedy = "compile with limits=Limits(turns=...), or give one of its edges max_visits"
+    else:
+        remedy = (
+            "no llm node is on it, so turns don't bound it: give one of its edges max_visits, "
+            "or set Limits(seconds=...)"
+        )
+    raise GraphError(f"nothing bounds the cycle {way}: {remedy}")
+
+
+def _spends(node: NodeSpec, limits: Limits) -> bool:
+    return isinstance(node, LlmNode) or (isinstance(node, ToolsNode) and limits.tool_calls is not None)
+
+
+def _heads(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec]) -> dict[str, Head]:
+    """What each llm node that may come first puts at the head of its transcript.
+
+    A forward data flow: the roots of a node are the llm nodes that may have begun the transcript which
+    reaches it ("" where none has yet).
+    """
+    roots: dict[str, set[str]] = {name: set() for name in nodes}
+    roots["start"] = {""}
+    work = ["start"]
+    while work:
+        name = work.pop()
+        leaving = roots[name]
+        if isinstance(nodes[name], LlmNode) and "" in leaving:
+            leaving = (leaving - {""}) | {name}
+        for to in graph.successors(name):
+            if not leaving <= roots[to]:
+                roots[to] |= leaving
+                work.append(to)
+    for node in _llms(nodes):
+        others = sorted(roots[node.name] - {"", node.name})
+        if node.system is not None and others:
+            raise GraphError(
+                f"llm node {node.name!r} has system=..., but {others[0]!r} comes before it and has begun the "
+                "transcript: give system= to the first llm node of the path"
+            )
+    heads: dict[str, Head] = {}
+    for node in _llms(nodes):
+        if "" in roots[node.name]:
+            users = [other for other in _llms(nodes) if other is node or node.name in roots[other.name]]
+            tools = {tool.name: tool for user in users for tool in user.tools or ()}
+            heads[node.name] = Head(node.system, tuple(tools[n] for n in sorted(tools)), node.examples)
+    return heads
+
+
+def _llms(nodes: dict[str, NodeSpec]) -> Iterator[LlmNode]:
+    return (node for node in nodes.values() if isinstance(node, LlmNode))
+
+
+def _distances(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec]) -> dict[str, float]:
+    """Breadth first from the llm nodes against the edges: visits until the transcript is read again."""
+    distance = dict.fromkeys(nodes, float("inf"))
+    wave, steps = [node.name for node in _llms(nodes)], 0
+    while wave:
+        steps += 1
+        before = {p for name in wave for p in graph.predecessors(name) if distance[p] == float("inf")}
+        for name in before:
+            distance[name] = steps
+        wave = [name for name in before if not isinstance(nodes[name], LlmNode)]
+    return distance

@@ -1,0 +1,145 @@
+"""What a graph is made of, as data: nodes and the ways that lead on from them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agentree.graph.types import Flow
+from agentree.messages import Message
+from agentree.tools import Tool
+
+Kind = Literal["start", "end", "step", "llm", "tools"]
+
+
+@dataclass(eq=False)
+class NodeSpec:
+    """Base of all nodes. Compared by identity; named uniquely inside a graph."""
+
+    name: str
+    types: Flow[Any, Any, Any]
+    owner: object = field(repr=False)
+    """The graph that made it."""
+
+    kind: Kind = field(default="step", init=False)
+
+    @property
+    def _flow(self) -> Flow[Any, Any, Any]:
+        return self.types
+
+
+@dataclass(eq=False)
+class StartNode(NodeSpec):
+    """Where a run comes in."""
+
+    kind: Kind = field(default="start", init=False)
+
+
+@dataclass(eq=False)
+class EndNode(NodeSpec):
+    """Where a run's output leaves."""
+
+    kind: Kind = field(default="end", init=False)
+
+
+@dataclass(eq=False)
+class StepNode(NodeSpec):
+    """An async function of the user's."""
+
+    fn: Callable[[Any, Any], Awaitable[Any]]
+    retries: int = 0
+    timeout: float | None = None
+    pure: bool = False
+    kind: Kind = field(default="step", init=False)
+
+
+@dataclass(eq=False)
+class LlmNode(NodeSpec):
+    """A prompt function and what the model's answer shall be."""
+
+    prompt: Callable[[Any, Any], Message]
+    outputs: tuple[Any, ...]
+    tools: tuple[Tool[..., Any], ...] | None = None
+    """None: no tool turn. Empty: a tool turn that can only give the final answer."""
+    max_tokens: int = 256
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    system: str | None = None
+    think: int = 0
+    examples: tuple[Message, ...] = ()
+    """Worked turns, rendered after the system message into the static prefix."""
+    kind: Kind = field(default="llm", init=False)
+
+
+@dataclass(eq=False)
+class ToolsNode(NodeSpec):
+    """Runs the tool calls of one turn."""
+
+    tools: tuple[Tool[..., Any], ...]
+    parallel: int = 8
+    kind: Kind = field(default="tools", init=False)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The only way on."""
+
+    to: NodeSpec
+    max_visits: int | None = None
+
+
+@dataclass(frozen=True)
+class CaseArm:
+    """One way of a branch: taken by values of `kind` for which `where` holds."""
+
+    kind: Any
+    to: NodeSpec
+    where: Callable[[Any], bool] | None = None
+
+
+@dataclass
+class Branch:
+    """Ways on by the output's type; the first case that takes the value wins."""
+
+    cases: list[CaseArm] = field(default_factory=list[CaseArm])
+    otherwise: NodeSpec | None = None
+
+
+Route = Edge | Branch
+
+
+def targets(route: Route) -> list[NodeSpec]:
+    """The nodes that a route may lead to, each once, in order."""
+    if isinstance(route, Edge):
+        return [route.to]
+    found = [case.to for case in route.cases]
+    if route.otherwise is not None:
+        found.append(route.otherwise)
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Head:
+    """The static prefix of a transcript: the same bytes in every run."""
+
+    system: str | None
+    tools: tuple[Tool[..., Any], ...]
+    examples: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A validated graph: what compiling leaves, shared by all runs and never changed."""
+
+    name: str
+    state: type | None
+    input: Any
+    output: Any
+    start: StartNode
+    end: EndNode
+    nodes: dict[str, NodeSpec]
+    """Every reachable node by name, in order of definition."""
+    routes: dict[str, Route]
+    heads: dict[str, Head]
+    """By llm node that may come first on a path: what its transcript begins with."""
+    distance: dict[str, float]
+    """Visits from the end of a node until its transcript is read again; infinity: never."""

@@ -1,0 +1,130 @@
+"""One run of a program: its events, its outcome, and how to stop it."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+import anyio
+
+from agentree.errors import AgentreeError
+from agentree.events import Event, RunEnded, RunStarted
+from agentree.graph.shown import one_line, shown
+from agentree.graph.task import Shared
+from agentree.graph.types import O_co
+
+if TYPE_CHECKING:
+    from agentree.graph.execute import Execution
+    from agentree.lm import Transcript, Usage
+
+
+class Run(Generic[O_co]):
+    """One run of a program: iterate for its events, `output` once it is over."""
+
+    def __init__(
+        self,
+        execution: "Execution",
+        events: AsyncIterator[Event] | None,
+        explain: "Callable[[Run[Any]], str]",
+    ) -> None:
+        self.id = execution.shared.id
+        self._execution = execution
+        self._shared: Shared = execution.shared
+        self._events = events
+        self._explain = explain
+        self._over = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._cancelled = False
+        self._output: object = None
+        self._error: BaseException | None = None
+
+    @property
+    def output(self) -> O_co:
+        """What the program gave. Raises what the run ended with, or AgentreeError if it has no output."""
+        if self._error is not None:
+            raise self._error
+        if self._cancelled:
+            raise AgentreeError(f"run {self.id!r} was cancelled: it has no output")
+        if not self._over.is_set():
+            raise AgentreeError(
+                f"run {self.id!r} is still going on: iterate over its events first, then ask for its output"
+            )
+        return cast("O_co", self._output)
+
+    @property
+    def usage(self) -> "Usage":
+        """Tokens of all llm nodes' generations so far."""
+        from agentree.lm import Usage
+
+        found = [usage for _, usage in self._shared.usages]
+        return Usage(
+            prompt_tokens=sum(u.prompt_tokens for u in found),
+            cached_tokens=_sum([u.cached_tokens for u in found]),
+            computed_tokens=_sum([u.computed_tokens for u in found]),
+            output_tokens=sum(u.output_tokens for u in found),
+            forced_tokens=_sum([u.forced_tokens for u in found]),
+            forward_passes=_sum([u.forward_passes for u in found]),
+        )
+
+    @property
+    def transcript(self) -> "Transcript":
+        """The latest transcript of the run's main path, also while it goes on and after it failed."""
+        if self._shared.transcript is None:
+            raise AgentreeError(f"run {self.id!r} has no transcript: no llm node was visited yet")
+        return self._shared.transcript
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Events(self._events, self.id, self._over)
+
+    def cancel(self) -> None:
+        """Stop the run: everything under way is cancelled and awaited, its events end with `RunEnded`."""
+        if not self._over.is_set():
+            self._cancelled = True
+            self._scope.cancel()
+
+    def explain(self) -> str:
+        """The plan as a tree with what really happened: tokens, and each miss with its reason."""
+        return self._explain(self)
+
+    async def _drive(self, value: object, transcript: "Transcript | None") -> None:
+        """Run to the end, whatever that is. Raises nothing but cancellation and other BaseExceptions."""
+        emit = self._shared.emit
+        emit(RunStarted(program=self._execution.definition.name, input=shown(value)), "")
+        ended = RunEnded(status="cancelled")
+        try:
+            with self._scope:
+                self._output = await self._execution.run(value, transcript)
+                ended = RunEnded(output=shown(self._output))
+                self._cancelled = False
+        except Exception as e:
+            self._error = e
+            ended = RunEnded(status="failed", error=one_line(e))
+        finally:
+            self._cancelled = ended.status == "cancelled"
+            self._over.set()
+            emit(ended, "")
+
+
+class _Events:
+    """The events of one run, up to its end. No generator: nothing stays open when a reader breaks off."""
+
+    def __init__(self, events: AsyncIterator[Event] | None, run: str, over: anyio.Event) -> None:
+        self._events = events
+        self._run = run
+        self._over = over
+
+    def __aiter__(self) -> "_Events":
+        return self
+
+    async def __anext__(self) -> Event:
+        while self._events is not None:
+            event = await anext(self._events)
+            if event.run != self._run:
+                continue
+            if isinstance(event, RunEnded):
+                self._events = None
+            return event
+        raise StopAsyncIteration
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

@@ -1,0 +1,77 @@
+"""What a running program keeps: facts of the whole run, and the task that moves from node to node."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from agentree.events import Bus, Event
+from agentree.graph.budget import Budget, LimitHit, Trail
+from agentree.graph.nodes import LlmNode
+from agentree.messages import Message
+from agentree.tools import ToolCalls
+
+if TYPE_CHECKING:
+    from agentree.lm import Runtime, Transcript, Usage
+
+
+@dataclass(eq=False)
+class Shared:
+    """One run and everything in it, also the programs that it calls."""
+
+    id: str
+    lm: "Runtime"
+    bus: Bus
+    seed: int
+    visits: Counter[str] = field(default_factory=Counter[str])
+    """Per task path without its visit number, how often it was visited."""
+    usages: "list[tuple[str, Usage]]" = field(default_factory=lambda: list["tuple[str, Usage]"]())
+    """Per generation, by task path."""
+    transcript: "Transcript | None" = None
+    """The latest of the main path."""
+
+    def path(self, base: str) -> str:
+        """The task path of one more visit."""
+        self.visits[base] += 1
+        count = self.visits[base]
+        return base if count == 1 else f"{base}#{count}"
+
+    def emit(self, event: Event, path: str) -> None:
+        """Deliver an event of this run."""
+        self.bus.emit(replace(event, run=self.id, path=path))
+
+
+@dataclass(eq=False)
+class Task:
+    """A value and a transcript on their way through the graph."""
+
+    trail: Trail
+    transcript: "Transcript | None" = None
+    """None: no llm node has begun it."""
+    indices: tuple[int, ...] = ()
+    """The branch of each fork that it is in, outermost first."""
+    llm: LlmNode | None = None
+    """The llm node that was visited last."""
+    value: Any = None
+    """The latest output of a node."""
+    unanswered: ToolCalls | None = None
+    """Calls that the transcript ends with, until their results are appended."""
+
+    def hit(
+        self,
+        reason: tuple[Budget, str, str],
+        *,
+        transcript: "Transcript | None" = None,
+        pending: Sequence[Message] = (),
+    ) -> LimitHit:
+        """The signal that a limit stops this task; `pending` is what a last turn must see first."""
+        budget, limit, text = reason
+        return LimitHit(
+            budget,
+            limit,
+            text,
+            transcript=self.transcript if transcript is None else transcript,
+            partial=self.value,
+            node=self.llm,
+            pending=pending,
+        )
