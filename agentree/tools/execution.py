@@ -100,7 +100,9 @@ async def _run(invoke: Callable[[], object], is_async: bool, limiter: anyio.Capa
     if is_async:
         value = invoke()
     else:
-        value = await anyio.to_thread.run_sync(invoke, abandon_on_cancel=True, limiter=limiter)
+        # boxed, as trio takes a function that returns a coroutine for a mistake
+        boxed = await anyio.to_thread.run_sync(lambda: [invoke()], abandon_on_cancel=True, limiter=limiter)
+        value = boxed[0]
     return await value if inspect.isawaitable(value) else value
 
 

@@ -256,6 +256,9 @@ def _subset(schema: Any, where: str) -> dict[str, object]:
             )
         else:
             out[key] = value
+    if isinstance(out.get("default"), list) and any(one.get("uniqueItems") for one in _alternatives(schema)):
+        # the order of a set differs between processes; a schema must not
+        out["default"] = sorted(cast("list[object]", out["default"]), key=canonical_json)
     kind = out.get("type")
     if kind == "object":
         if "properties" not in out:
@@ -267,3 +270,7 @@ def _subset(schema: Any, where: str) -> dict[str, object]:
     if kind == "array" and "items" not in out and "prefixItems" not in out and out.get("maxItems") != 0:
         raise _Refused(f"{where} is a list of anything: write the type of its items, as in list[str]")
     return {key: out[key] for key in KEYWORDS if key in out}
+
+
+def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [schema, *schema.get("anyOf", [])]

@@ -2,7 +2,7 @@
 
 A path is first resolved and compared with the folder; then it is opened one component at a time, relative
 to the folder's own descriptor and without following links, so that exchanging a part of it is of no use.
-Links inside of the folder work as long as they stay inside.
+Links inside of the folder work as long as they stay inside. Hidden files (".env", ".git") are left out.
 """
 
 import os
@@ -155,7 +155,7 @@ def _read(folder: str, path: str, first_line: int) -> str:
                 cut = f"{line[:room]} [… {len(line):,} characters in this line]" if len(line) > room else line
                 shown.append(cut)
                 room -= len(line) + 1
-            if scanned > MAX_SCANNED:
+            if scanned >= MAX_SCANNED:
                 unread = bool(file.read(1))
                 break
     if not shown:
@@ -171,12 +171,17 @@ def _read(folder: str, path: str, first_line: int) -> str:
 
 def _open_inside(folder: str, path: str) -> BinaryIO:
     """Open a regular file below `folder`, or say why not."""
-    if "\0" in path:
-        raise ToolRetry(f"{path!r} is no path")
+    try:
+        if b"\0" in os.fsencode(path):
+            raise ToolRetry(f"{path!r} is no path")
+    except UnicodeEncodeError:
+        raise ToolRetry(f"{path!r} is no path") from None
     resolved = Path(os.path.realpath(os.path.join(folder, path)))  # noqa: PTH118
     if not resolved.is_relative_to(folder):
         raise ToolFailed(f"{path!r} is outside of the folder that may be read")
     parts = resolved.relative_to(folder).parts
+    if any(part.startswith(".") for part in parts):
+        raise ToolFailed(f"{path!r} is hidden: hidden files are not read")
     try:
         with ExitStack() as stack:
             here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -218,4 +223,6 @@ def _around(line: str, word: str) -> str:
 
 
 def _printable(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A path on one line, also if its bytes are no text."""
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
