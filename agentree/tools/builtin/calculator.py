@@ -1,7 +1,7 @@
 """Arithmetic for models: exact, bounded, and read from text by `ast` without ever running it.
 
-All values are fractions, so 0.1 + 0.2 is 0.3 and (1/3)*3 is 1; only roots and fractional powers are rounded,
-to 40 digits.
+All values are fractions, so 0.1 + 0.2 is 0.3 and (1/3)*3 is 1. Roots, fractional powers and fractions that
+get too long to keep are rounded, to 40 digits; integers never are.
 """
 
 import ast
@@ -18,13 +18,16 @@ from agentree.tools.calls import ToolFailed, ToolRetry
 from agentree.tools.decorator import tool
 
 MAX_DIGITS: Final = 1000
-"""Longest number at any point of a calculation, in digits (of numerator and denominator each)."""
+"""Longest integer at any point of a calculation, and longest numerator or denominator, in digits."""
 MAX_DEPTH: Final = 50
 """Deepest nesting of parentheses, signs and powers."""
 SIGNIFICANT: Final = 12
 """Digits that a result which is no integer is rounded to."""
 
 _MAX_BITS = math.ceil(MAX_DIGITS * math.log2(10))
+_MAX_EXPONENT = 10**20
+_TRAPS = [InvalidOperation, Overflow, Underflow]
+_TOO_LARGE = f"a number has more than {MAX_DIGITS} digits"
 _CONSTANTS = {
     "pi": Fraction("3.141592653589793238462643383279502884197"),
     "e": Fraction("2.718281828459045235360287471352662497757"),
@@ -145,9 +148,23 @@ class _Evaluator:
 
 
 def _bounded(value: Fraction) -> Fraction:
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MAX_BITS:
-        raise OverflowError(f"a number has more than {MAX_DIGITS} digits")
-    return value
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) <= _MAX_BITS:
+        return value
+    if value.denominator == 1:
+        raise OverflowError(_TOO_LARGE)
+    return _rounded(lambda context: _decimal(value, context))
+
+
+def _rounded(compute: Callable[[Context], Decimal]) -> Fraction:
+    """A value that is computed to 40 digits. Raises OverflowError past 10**MAX_DIGITS, and towards zero."""
+    try:
+        return Fraction(compute(Context(prec=40, Emin=-MAX_DIGITS, Emax=MAX_DIGITS, traps=_TRAPS)))
+    except DecimalException:
+        raise OverflowError(_TOO_LARGE) from None
+
+
+def _decimal(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def _binary(op: ast.operator, a: Fraction, b: Fraction) -> Fraction:
@@ -180,34 +197,28 @@ def _power(a: Fraction, b: Fraction) -> Fraction:
     if b.denominator == 1:
         if abs(a) in (0, 1):
             return a ** (b.numerator % 2 if abs(a) == 1 else b.numerator)
-        # the result has about |b| times the bits of a: refuse before computing, exact for the bits dropped
+        # a lower bound of the result's bits, so that nothing that would fit is refused
         bits = max(abs(a.numerator).bit_length(), a.denominator.bit_length()) - 1
-        if bits * abs(b.numerator) > _MAX_BITS:
-            raise OverflowError(f"the power has more than {MAX_DIGITS} digits")
-        return a**b.numerator
-    if a < 0:
+        if bits * abs(b.numerator) <= _MAX_BITS:
+            return a**b.numerator
+        if a.denominator == 1 and b > 0:
+            raise OverflowError(_TOO_LARGE)
+    elif a < 0:
         raise ArithmeticError("a negative number has no real root of this kind")
     if b == Fraction(1, 2):
         return _sqrt(a)
-    try:
-        return Fraction(_context().power(_decimal(a), _decimal(b)))
-    except DecimalException:
-        raise OverflowError("the power is too large or too close to zero") from None
-
-
-def _context() -> Context:
-    return Context(prec=40, Emin=-MAX_DIGITS, Emax=MAX_DIGITS, traps=[InvalidOperation, Overflow, Underflow])
-
-
-def _decimal(value: Fraction) -> Decimal:
-    return _context().divide(Decimal(value.numerator), Decimal(value.denominator))
+    if abs(b) > _MAX_EXPONENT:
+        raise OverflowError(f"an exponent beyond {_MAX_EXPONENT:,} leaves no exact digit")
+    return _rounded(lambda context: context.power(_decimal(a, context), _decimal(b, context)))
 
 
 def _sqrt(value: Fraction) -> Fraction:
     if value < 0:
         raise ArithmeticError("a negative number has no real square root")
     exact = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
-    return exact if exact * exact == value else Fraction(_context().sqrt(_decimal(value)))
+    return (
+        exact if exact * exact == value else _rounded(lambda context: context.sqrt(_decimal(value, context)))
+    )
 
 
 def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction:
