@@ -196,6 +196,8 @@ class Reference:
         for t in token.path():
             t.dead = False
             self.bared.pop(t, None)
+        if len(token.path()) > self.lease_budget:
+            self.revoke(claim, owner)
         while self.leased() > self.lease_budget:
             self.revoke(max(self.leases(), key=lambda c: c.next_use), owner)
         return claim

@@ -91,6 +91,14 @@ def test_budget_revokes_the_farthest_perhaps_the_new_one() -> None:
     cache.check()
 
 
+def test_a_lease_beyond_the_budget_costs_no_other() -> None:
+    cache = Cache(100, lease_budget=25)
+    small = cache.lease(put(cache, prompt(0)), owner="a0", next_use=50)
+    large = cache.lease(put(cache, prompt(1, 30)), owner="a1", next_use=1)
+    assert (small.state, large.state) == ("held", "revoked")
+    cache.check()
+
+
 def test_budget_counts_shared_tokens_once() -> None:
     cache = Cache(100, lease_budget=14)
     trunk = prompt(0)
@@ -200,6 +208,19 @@ def test_last_use_spares_what_others_need() -> None:
     cache.match(np.append(trunk, 700).astype(np.int32))
     assert not kids[1].parent.dead, "a match brings it back"
     assert kids[1].dead
+    cache.check()
+
+
+def test_a_match_revives_what_it_matched_and_no_more() -> None:
+    cache = Cache(20)
+    node = put(cache, prompt(0))
+    put(cache, prompt(1))
+    cache.retire(node)
+    cache.match(prompt(0, 5))
+    cache.evict(5)
+    assert cached(cache, range(2)) == [5, 10]
+    cache.evict(5)
+    assert cached(cache, range(2)) == [5, 5], "the revived half is the more recently used"
     cache.check()
 
 

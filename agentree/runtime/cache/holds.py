@@ -71,7 +71,10 @@ class Holds:
     # ---------------------------------------------------------------------------- leases
 
     def lease(self, node: Node, *, owner: str, next_use: float) -> Lease:
-        """Claim a node and its path. Revokes the farthest leases, perhaps this one, to keep the budget."""
+        """Claim a node and its path. Revokes the farthest leases, perhaps this one, to keep the budget.
+
+        One that could not fit alone is revoked at once, and costs nobody else anything.
+        """
         _usable(node, next_use)
         lease = Lease(owner, next_use, node)
         self.leases.add(lease)
@@ -85,6 +88,8 @@ class Holds:
             at.dead, at.revoked = False, None
             at = at.parent
         self._resort(node)
+        if lease.tokens > self.budget:
+            self.revoke(lease, by=owner)
         while self.leased > self.budget:
             entry = self._farthest.first()
             assert entry is not None
