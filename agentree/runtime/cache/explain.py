@@ -1,11 +1,15 @@
 """Why tokens are not in the cache."""
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from agentree.runtime.cache.ghosts import Ghosts
 from agentree.runtime.cache.node import WIDTH, Digests, Space, common
 from agentree.runtime.cache.tree import Tree
+
+NEIGHBOURS = 64
+"""How many other namespaces are searched, the newest first: a miss must stay cheap with many tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,8 @@ def find_miss(tree: Tree, ghosts: Ghosts, space: Space, data: bytes) -> Miss | N
             clock=ghost.clock,
             ago=tree.clock - ghost.clock,
         )
-    elsewhere = max((tree.peek(other, data)[2] for other in tree.roots if other != space), default=0)
+    others = islice((other for other in reversed(tree.roots) if other != space), NEIGHBOURS)
+    elsewhere = max((tree.peek(other, data)[2] for other in others), default=0)
     if elsewhere > matched:
         return Miss("namespace", at, (elsewhere - matched) // WIDTH)
     tokens = len(data) // WIDTH - at
