@@ -1,0 +1,165 @@
+"""Branches of a fork: generated on in one wave, released together."""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from agentree.errors import InvalidArgument
+from agentree.lm import seeds as seeding
+from agentree.lm.generate import Options, generate, stop_strings
+from agentree.lm.generation import Generation
+from agentree.lm.holding import ForkScope
+from agentree.lm.seeds import Seeds
+from agentree.lm.session import Session
+from agentree.lm.target import target_of
+from agentree.runtime.constraint import Choice, Regex
+
+if TYPE_CHECKING:
+    from agentree.lm.transcript import Transcript
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Forks(Sequence["Transcript"]):
+    """Branches of one fork; leaving the scope releases them. Results come in fork order."""
+
+    def __init__(
+        self, members: Sequence["Transcript"], session: Session, seeds: Seeds, scope: ForkScope
+    ) -> None:
+        self._members = tuple(members)
+        self._scope = scope
+        self._session = session
+        self._seeds = seeds
+        self._over = False
+
+    def __len__(self) -> int:
+        """How many branches."""
+        return len(self._members)
+
+    @overload
+    def __getitem__(self, index: int, /) -> "Transcript": ...
+    @overload
+    def __getitem__(self, index: slice, /) -> Sequence["Transcript"]: ...
+    def __getitem__(self, index: int | slice, /) -> "Transcript | Sequence[Transcript]":
+        """A branch as a transcript of its own, or several."""
+        return self._members[index]
+
+    def __repr__(self) -> str:
+        """How many branches, and whether their scope is over."""
+        return f"<Forks: {len(self)} branches{', over' if self._over else ''}>"
+
+    @overload
+    async def gen(
+        self,
+        out: type[T],
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        think: int = 0,
+    ) -> list[Generation[T]]: ...
+    @overload
+    async def gen(
+        self,
+        a: type[T],
+        b: type[U],
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        think: int = 0,
+    ) -> list[Generation[T | U]]: ...
+    @overload
+    async def gen(
+        self,
+        out: Regex | Choice,
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        think: int = 0,
+    ) -> list[Generation[str]]: ...
+    @overload
+    async def gen(
+        self,
+        out: Any,
+        /,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        think: int = 0,
+    ) -> list[Generation[Any]]: ...
+    async def gen(
+        self,
+        *out: Any,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        think: int = 0,
+    ) -> list[Generation[Any]]:
+        """One generation on every branch, all in one wave; arguments as in `Transcript.gen`.
+
+        Each branch draws with a seed of its own, derived from `seed` and its index: given to the branch's
+        own `gen`, the seed recorded in its result gives the same again. If one fails, the others are aborted.
+        """
+        self._refuse_over("gen")
+        options = Options(max_tokens, temperature, top_p, stop_strings(stop), seed, think)
+        target = await target_of(self._session, out)
+        options.check(target)
+        base = self._seeds.draw() if seed is None else seed
+        drawn = [seeding.derive(base, "branch", i) for i in range(len(self))]
+        return await generate(self._session, self._members, target, options, drawn)
+
+    def keep(self, survivors: Iterable["Generation[Any] | Transcript"]) -> list["Transcript"]:
+        """Survivors are held by the enclosing scope from now on.
+
+        Raises InvalidArgument for a transcript that does not continue a branch of this fork.
+        """
+        self._refuse_over("keep")
+        kept: list[Transcript] = []
+        for survivor in survivors:
+            transcript = survivor.transcript if isinstance(survivor, Generation) else survivor
+            branch = self._scope.branch_of(transcript)
+            if branch is None:
+                raise InvalidArgument(f"keep: {transcript!r} does not continue a branch of this fork")
+            kept.append(replace(transcript, _holder=self._scope.keep(branch, transcript)))
+        return kept
+
+    def _refuse_over(self, what: str) -> None:
+        if self._over:
+            raise InvalidArgument(
+                f"{what}: the scope of this fork is over; call it inside the `async with` block, or go on "
+                "from a transcript that was kept"
+            )
+
+
+@contextmanager
+def branches(parents: Sequence["Transcript"], session: Session, seeds: Seeds) -> Generator[Forks]:
+    """The scope of one fork: a branch for each entry of `parents`, named after its place."""
+    scope = ForkScope(session, parents)
+    members = [
+        replace(parent, _holder=holder, _scope=replace(parent._scope, path=f"{parent._scope.path}[{i}]"))
+        for i, (parent, holder) in enumerate(zip(parents, scope.holders, strict=True))
+    ]
+    forks = Forks(members, session, seeds, scope)
+    try:
+        yield forks
+    finally:
+        forks._over = True
+        scope.end()

@@ -1,0 +1,157 @@
+"""Generating on transcripts: checks, requests, and what becomes of the results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentree.errors import InvalidArgument, InvalidValue
+from agentree.lm import seeds
+from agentree.lm.generation import Generation, Usage
+from agentree.lm.session import Session
+from agentree.lm.target import Target
+from agentree.runtime.request import Request, Result, Sampling, TokenCounts
+from agentree.tools import ToolCalls
+
+if TYPE_CHECKING:
+    from agentree.lm.transcript import Transcript
+
+SEPARATOR = "\n"
+"""Stands between free thought and a forced value where the thought does not end with it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to generate. Lengths in tokens."""
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    think: int = 0
+
+    def check(self, target: Target) -> None:
+        """Raise InvalidArgument or ConstraintError for what can't be done, before anything is computed."""
+        target.refuse_budget(self.max_tokens)
+        if not self.temperature >= 0.0:
+            raise InvalidArgument(f"temperature={self.temperature}: 0 is greedy, above 0 samples")
+        if not 0.0 < self.top_p <= 1.0:
+            raise InvalidArgument(f"top_p={self.top_p} must lie above 0 and be at most 1")
+        if self.think < 0:
+            raise InvalidArgument(f"think={self.think}: a number of tokens, 0 for none")
+        if self.seed is not None:
+            seeds.check(self.seed)
+        if any(not s for s in self.stop):
+            raise InvalidArgument("stop holds an empty string, which would stop everything: leave it out")
+        if target.constraint is None:
+            if self.think:
+                raise InvalidArgument(
+                    "think= is free text before a forced value; gen(str) is free text anyway"
+                )
+        elif self.stop:
+            raise InvalidArgument(
+                f"stop={list(self.stop)!r} can't go with {target.name}: a forced value ends by itself; leave "
+                "stop out, or generate str"
+            )
+
+    def sampling(self, seed: int) -> Sampling:
+        """How one branch draws its tokens."""
+        return Sampling(self.temperature, self.top_p, seed)
+
+
+def stop_strings(stop: Sequence[str]) -> tuple[str, ...]:
+    """Stop strings as given by a caller: a lone string is the commonest slip."""
+    if isinstance(stop, str):
+        raise InvalidArgument(f"stop={stop!r} must be a sequence of strings: write stop=[{stop!r}]")
+    return tuple(stop)
+
+
+async def generate(
+    session: Session,
+    transcripts: Sequence["Transcript"],
+    target: Target,
+    options: Options,
+    drawn: Sequence[int],
+) -> list[Generation[Any]]:
+    """One generation on each transcript, all in one wave, in order; `drawn` are their seeds.
+
+    Raises:
+        InvalidValue: The first value, in order, that its own type refuses.
+        ContextOverflow: A transcript and what it asks for don't fit.
+    """
+    thoughts: list[list[TokenCounts]] = [[] for _ in transcripts]
+    opened = [t._opened() for t in transcripts]
+    if options.think:
+        opened = await _think(session, opened, options, drawn, thoughts)
+    requests = [value_request(t, target, options, seed) for t, seed in zip(opened, drawn, strict=True)]
+    results = await session.run(requests)
+    return [
+        finished(t, target, result, seed, before)
+        for t, result, seed, before in zip(opened, results, drawn, thoughts, strict=True)
+    ]
+
+
+def value_request(opened: "Transcript", target: Target, options: Options, seed: int) -> Request:
+    """The request for a value on a transcript whose turn is open."""
+    return opened._request(
+        options.max_tokens,
+        sampling=options.sampling(seed),
+        constraint=target.constraint,
+        stop=options.stop,
+        end_ids=opened._session.tokenizer.end_ids,
+    )
+
+
+def finished(
+    opened: "Transcript", target: Target, result: Result, seed: int, before: Sequence[TokenCounts] = ()
+) -> Generation[Any]:
+    """What a result means. Raises InvalidValue if the type refuses the text."""
+    transcript = opened._grown(result.output, result.text)._ended()
+    try:
+        value = target.parse(result.text, transcript._calls)
+    except ValueError as error:
+        raise InvalidValue(
+            f"{target.name} refuses the generated text {result.text!r}: {error}",
+            text=result.text,
+            transcript=transcript,
+        ) from error
+    if isinstance(value, ToolCalls):
+        transcript = transcript._after_calls(len(value.calls))
+    return Generation(
+        value=value,
+        text=result.text,
+        transcript=transcript,
+        logprob=result.logprob,
+        seed=seed,
+        finish_reason=result.finish,
+        usage=Usage.of(*before, result.counts),
+    )
+
+
+async def _think(
+    session: Session,
+    opened: Sequence["Transcript"],
+    options: Options,
+    drawn: Sequence[int],
+    counts: list[list[TokenCounts]],
+) -> list["Transcript"]:
+    """Free tokens first, as text of the same turn."""
+    separator = session.prompts.plain(SEPARATOR)
+    for t in opened:
+        session.refuse_overflow(len(t), options.think + len(separator.ids) + options.max_tokens)
+    requests = [
+        t._request(
+            options.think,
+            sampling=options.sampling(seeds.derive(seed, "think")),
+            end_ids=session.tokenizer.end_ids,
+        )
+        for t, seed in zip(opened, drawn, strict=True)
+    ]
+    grown: list[Transcript] = []
+    for t, result, before in zip(opened, await session.run(requests), counts, strict=True):
+        before.append(result.counts)
+        thought = t._grown(result.output, result.text)
+        if result.text and not result.text.endswith(SEPARATOR):
+            thought = thought._grown(separator.ids, separator.text)
+        grown.append(thought)
+    return grown

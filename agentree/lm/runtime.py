@@ -1,0 +1,184 @@
+"""The runtime that a user opens: one model, one device, one radix tree."""
+
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+from anyio import to_thread
+
+from agentree.errors import InvalidArgument
+from agentree.events import Bus, Event, Forked
+from agentree.lm.drift import TemplateReport
+from agentree.lm.forks import Forks, branches
+from agentree.lm.generation import Stats
+from agentree.lm.home import Home, Settings
+from agentree.lm.seeds import Seeds
+from agentree.lm.transcript import Transcript
+from agentree.lm.turns import Head
+from agentree.messages import Message
+from agentree.runtime.request import Scope
+from agentree.tools import Tool, tools_by_name
+
+
+class Runtime:
+    """The bundled engine: one model, one device, one radix tree.
+
+    Making one is cheap; `async with` loads the model, and everything but `events` works inside of it only.
+    Once closed it may be opened again.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "smollm2-135m-instruct",
+        *,
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+        kv_tokens: int | None = None,
+        gpu_memory_fraction: float = 0.9,
+        max_batch_tokens: int | None = None,
+        weights: Literal["auto", "fp32", "fp16", "bf16", "int8"] = "auto",
+        eviction: Literal["plan", "lru"] = "plan",
+        jump_forward: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            model: A catalogue name, a model folder, a .gguf file, or a hub id.
+            device: "auto" is a GPU if there is one.
+            kv_tokens: Size of the KV pool in tokens; None: as much as suits the model and the memory.
+            gpu_memory_fraction: How much of a GPU's memory weights and pool may take together.
+            max_batch_tokens: Most tokens that one forward takes; None: the engine's default.
+            weights: How the linear layers are stored.
+            eviction: "plan" keeps what is needed soonest, "lru" what was used last.
+            jump_forward: Append forced tokens without a forward pass.
+            seed: Where the seeds come from that a generation was not given.
+        """
+        settings = Settings(
+            model=model,
+            device=device,
+            kv_tokens=kv_tokens,
+            gpu_memory_fraction=gpu_memory_fraction,
+            max_batch_tokens=max_batch_tokens,
+            weights=weights,
+            eviction=eviction,
+            jump_forward=jump_forward,
+        )
+        self._home = Home(settings)
+        self._seeds = Seeds(seed)
+        self._scope = Scope()
+
+    def __repr__(self) -> str:
+        """Which model."""
+        return f"<Runtime of {str(self._home.settings.model)!r}>"
+
+    @property
+    def bus(self) -> Bus:
+        """Where all events of this runtime travel. May be subscribed to before it is opened."""
+        return self._home.bus
+
+    @property
+    def template_report(self) -> TemplateReport:
+        """What the model's chat template can't do, and where re-rendering it would break a prefix."""
+        return self._home.session.template_report()
+
+    def transcript(
+        self, *messages: Message, tools: Sequence[Tool[..., Any]] = (), salt: str = ""
+    ) -> Transcript:
+        """A conversation that opens with `messages`, and with `tools` described where the model expects it.
+
+        `salt` separates tenants: transcripts with different salts never share cache.
+        """
+        head = Head(tuple(tools_by_name(tools).values()))
+        empty = Transcript(self._home.session, self._seeds, _salt=salt, _scope=self._scope, _head=head)
+        return empty + messages
+
+    @asynccontextmanager
+    async def fork(self, beam: Sequence[Transcript], *, each: int = 1) -> AsyncGenerator[Forks]:
+        """`each` branches of every transcript of a beam, in order: the block is their scope."""
+        if each < 0:
+            raise InvalidArgument(f"each={each}: a number of branches, 0 or more")
+        session = self._home.session
+        for t in beam:
+            if t._session is not session:
+                raise InvalidArgument(
+                    f"fork: {t!r} belongs to another runtime, or to an earlier opening of this one"
+                )
+        for t in beam:
+            self.bus.emit(Forked(run=t._scope.run, path=t._scope.path, n=each, shared_tokens=len(t)))
+        seeds = beam[0]._seeds if beam else self._seeds
+        with branches([t for t in beam for _ in range(each)], session, seeds) as forks:
+            yield forks
+
+    def stats(self) -> Stats:
+        """Monotone counters and the pool's state; after closing, as they were at the end."""
+        return self._home.last.stats()
+
+    @asynccontextmanager
+    async def events(self) -> AsyncGenerator[AsyncIterator[Event]]:
+        """All events from now on. May be entered before the runtime is, to see a model load.
+
+        The iterator ends when the runtime closes. A reader that is too slow misses the oldest events and is
+        told how many; it never holds up the engine.
+        """
+        feed = self._home.feed()
+        try:
+            yield feed
+        finally:
+            self._home.end_feed(feed)
+
+    async def __aenter__(self) -> Self:
+        """Load the model in a worker thread, with progress as events."""
+        abandoned = threading.Event()
+        try:
+            await to_thread.run_sync(self._home.open, abandoned, abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            abandoned.set()
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._home.close)
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
+    ) -> None:
+        """Close the engine: what still waits fails with RuntimeClosed."""
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._home.close)
+
+    def __enter__(self) -> Self:
+        """Load the model, blocking: for scripts."""
+        self._home.open()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
+    ) -> None:
+        """Close the engine."""
+        self._home.close()
+
+    def _at(self, scope: Scope, *, seed: int | None = None) -> "Runtime":
+        """The same runtime for one visit of a node: its transcripts carry the visit's name and seeds."""
+        scoped = copy(self)
+        scoped._scope = scope
+        if seed is not None:
+            scoped._seeds = Seeds(seed, scope.path)
+        return scoped
+
+    @contextmanager
+    def _holding(self, run: str) -> Generator[None]:
+        """While the block lasts, the run's transcript is leased between its turns."""
+        session = self._home.session
+        session.begin_run(run)
+        try:
+            yield
+        finally:
+            session.end_run(run)
+
+    @property
+    def _bus(self) -> Bus:
+        return self._home.bus

@@ -1,0 +1,84 @@
+"""A generation while it runs."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic
+
+import anyio
+from typing_extensions import TypeVar
+
+from agentree.errors import InvalidArgument
+from agentree.lm.generate import Options, finished, value_request
+from agentree.lm.generation import Generation
+from agentree.lm.session import Running
+from agentree.lm.target import Target, target_of
+
+if TYPE_CHECKING:
+    from agentree.lm.transcript import Transcript
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Stream(Generic[T_co]):
+    """Text as it comes; `generation` once it is complete.
+
+    What was generated while nobody read is there at the next read, as one piece: a slow reader neither holds
+    up the engine nor misses anything.
+    """
+
+    def __init__(self, opened: "Transcript", target: Target, seed: int) -> None:
+        self._opened, self._target, self._seed = opened, target, seed
+        self._changed = anyio.Event()
+        self._running: Running | None = None
+        self._generation: Generation[T_co] | None = None
+
+    @property
+    def generation(self) -> Generation[T_co]:
+        """The whole. Raises InvalidArgument while it is not complete, and else what `gen` would raise."""
+        if self._running is None or not self._running.over:
+            raise InvalidArgument("the stream is not complete: read it to its end first")
+        if self._generation is None:
+            (result,) = self._running.results()
+            self._generation = finished(self._opened, self._target, result, self._seed)
+        return self._generation
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Pieces of text in whole characters. Raises at the end what `gen` would raise."""
+        running = self._running
+        while running is not None:
+            over = running.over
+            if running.pieces:
+                text = "".join(running.pieces)
+                running.pieces.clear()
+                yield text
+            elif over:
+                break
+            else:
+                await self._changed.wait()
+        _ = self.generation
+
+    def _start(self, options: Options) -> Running:
+        request = value_request(self._opened, self._target, options, self._seed)
+        self._running = self._opened._session.start([request], progress=True, changed=self._wake)
+        return self._running
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+@asynccontextmanager
+async def open_stream(
+    transcript: "Transcript", types: tuple[Any, ...], options: Options
+) -> AsyncGenerator[Stream[Any]]:
+    """Start a generation, and abort it if the block is left before its end."""
+    target = await target_of(transcript._session, types)
+    options.check(target)
+    seed = transcript._seeds.draw() if options.seed is None else options.seed
+    stream = Stream[Any](transcript._opened(), target, seed)
+    running = stream._start(options)
+    try:
+        yield stream
+    finally:
+        if not running.over:
+            running.abort()
