@@ -5,7 +5,24 @@ from agentree.graph.ctx import Ctx
 from agentree.graph.plan import Plan
 from agentree.graph.program import Program
 from agentree.graph.react import react
+from agentree.graph.reduce import Selector, best, collect, first, top, vote
 from agentree.graph.run import Run
 from agentree.graph.types import Limits, Node
 
-__all__ = ["Case", "Ctx", "Graph", "Limits", "Node", "Plan", "Program", "Run", "react"]
+__all__ = [
+    "Case",
+    "Ctx",
+    "Graph",
+    "Limits",
+    "Node",
+    "Plan",
+    "Program",
+    "Run",
+    "Selector",
+    "best",
+    "collect",
+    "first",
+    "react",
+    "top",
+    "vote",
+]

@@ -10,10 +10,10 @@ import anyio
 
 from agentree.errors import GraphError
 from agentree.events import Event, ToolEnded, ToolStarted
-from agentree.graph.ctx import Cell, Ctx
+from agentree.graph.ctx import Ctx
 from agentree.graph.final import final_turn
 from agentree.graph.gather import gather
-from agentree.graph.nodes import Definition, Head, LlmNode, StepNode, ToolsNode
+from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode, ToolsNode
 from agentree.graph.task import Shared, Task
 from agentree.messages import Message, system
 from agentree.runtime.request import Scope
@@ -46,7 +46,6 @@ class Visit:
 
     shared: Shared
     definition: Definition
-    cell: Cell
     task: Task
     path: str
     _shown: "tuple[Transcript | None, Transcript | None]" = (None, None)
@@ -69,7 +68,7 @@ class Visit:
         """What the node's function is given."""
         return Ctx(
             lm=self.lm,
-            cell=self.cell,
+            cell=self.task.cell,
             transcript=self.transcript,
             goto=self.goto,
             emit=self.emit,
@@ -126,6 +125,16 @@ class Visit:
 
     async def llm(self, node: LlmNode, value: object) -> object:
         """Append the node's message and let the model answer."""
+        task = self.task
+        task.llm = node
+        prompt = self._prompted(node, value)
+        task.trail.turn()
+        made = await self.generate(node, prompt)
+        task.value = made.value
+        return made.value
+
+    def _prompted(self, node: LlmNode | SampleNode, value: object) -> "Transcript":
+        """The transcript with the node's message. Raises LimitHit where no further turn may be taken."""
         message = cast("object", node.prompt(self.ctx(), value))
         if not isinstance(message, Message):
             raise GraphError(
@@ -134,18 +143,27 @@ class Visit:
             )
         task = self.task
         base = (
-            begin(self.shared.lm, self.definition.heads[node.name])
-            if task.transcript is None
-            else task.transcript
+            begin(self.lm, self.definition.heads[node.name]) if task.transcript is None else task.transcript
         )
         prompt = base + message
-        task.llm = node
         if reason := task.trail.forbids_turn(len(prompt)):
             raise task.hit(reason, transcript=base, pending=(message,))
-        task.trail.turn()
-        made = await self.generate(node, prompt)
-        task.value = made.value
-        return made.value
+        return prompt
+
+    async def sample(self, node: SampleNode, value: object) -> "list[Generation[Any]]":
+        """Let the model answer several times; the task's own transcript stays as it is."""
+        prompt = self.named(self._prompted(node, value))
+        self.task.trail.turn()
+        async with prompt.fork(node.n) as kids:
+            made = await kids.gen(node.output, max_tokens=node.max_tokens, temperature=node.temperature)
+        for generation in made:
+            self._count(generation)
+        self.task.value = made
+        return made
+
+    def _count(self, made: "Generation[Any]") -> None:
+        self.task.trail.spend(made.usage.prompt_tokens + made.usage.output_tokens)
+        self.shared.usages.append((self.path, made.usage))
 
     async def generate(self, node: LlmNode, prompt: "Transcript", *, last: bool = False) -> "Generation[Any]":
         """One turn of the model; `last`: it can only give the program's output."""
@@ -174,8 +192,7 @@ class Visit:
             made = replace(made, value=take(made.value))
         task.transcript = made.transcript
         task.unanswered = made.value if isinstance(made.value, ToolCalls) else None
-        task.trail.spend(made.usage.prompt_tokens + made.usage.output_tokens)
-        self.shared.usages.append((self.path, made.usage))
+        self._count(made)
         return made
 
     async def tools(self, node: ToolsNode, value: object) -> list[ToolResult]:

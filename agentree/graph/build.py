@@ -1,30 +1,38 @@
 """The builder: decorated functions become nodes, typed verbs wire them."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, cast, overload
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, cast, overload
 
 from agentree.errors import GraphError
 from agentree.graph.ctx import Ctx
 from agentree.graph.flow import flow_of, union
 from agentree.graph.nodes import (
+    Arms,
     Branch,
+    CallNode,
     CaseArm,
     Edge,
     EndNode,
+    ForkWay,
+    JoinNode,
     LlmNode,
+    MapWay,
     NodeSpec,
     Route,
+    SampleNode,
     StartNode,
     StepNode,
     ToolsNode,
 )
+from agentree.graph.reduce import Selector, joined_type
 from agentree.graph.types import Flow, I, Limits, Node, O, R, S, T, U
 from agentree.messages import Message
 from agentree.tools import Tool, ToolCalls, ToolResult
 
 if TYPE_CHECKING:
     from agentree.graph.program import Program
+    from agentree.lm import Generation
 
 
 class Case(Generic[S]):
@@ -217,6 +225,119 @@ class Graph(Generic[S, I, O]):
         flow = Flow[Any, Any, Any](ToolCalls, list[ToolResult])
         return self._add(ToolsNode(self._free_name("tools"), flow, self, tools, parallel))
 
+    def sample(
+        self, n: int, out: type[T], /, *, max_tokens: int = 256, temperature: float = 1.0
+    ) -> Callable[[Callable[[Ctx[S], R], Message]], "Node[S, R, list[Generation[T]]]"]:
+        """A pure prompt function as a node that samples `n` answers on branches of the transcript.
+
+        The successors go on from before the question; a step may `goto` the transcript of one answer.
+        """
+        if n < 1:
+            raise GraphError(f"sample({n}, ...): it must be at least 1")
+
+        def make(prompt: Callable[..., Message]) -> Any:
+            name = _prompt_name(prompt)
+            flow = Flow[Any, Any, Any](flow_of(prompt).input, list)
+            return self._add(SampleNode(name, flow, self, prompt, n, out, max_tokens, temperature))
+
+        return make
+
+    def call(
+        self, program: "Program[Any, T, U]", /, *, transcript: Literal["fresh", "fork"] = "fresh"
+    ) -> Node[S, T, U]:
+        """Another program as a node: its own state, its own limits within this run's.
+
+        Args:
+            program: What is run.
+            transcript: "fresh" begins with the program's own static prefix; "fork" continues from this
+                graph's transcript. Either way this graph goes on from its own.
+        """
+        from agentree.graph.program import Program
+
+        if not isinstance(cast("object", program), Program):
+            raise GraphError(f"call() takes a compiled program, not {program!r}: use g.compile()")
+        inner = program._definition
+        flow = Flow[Any, Any, Any](inner.input, inner.output)
+        return self._add(CallNode(self._free_name(program.name), flow, self, program, transcript))
+
+    def map(
+        self, a: Node[S, Any, Iterable[T]], b: Node[S, T, U], /, *, parallel: int | None = None
+    ) -> Node[S, T, U]:
+        """Fork: one branch of `b` for each item that `a` gives, `parallel` at a time. Join what it returns.
+
+        The node `b` is the fork's identity: a loop that maps into it again re-enters the same fork.
+        """
+        if parallel is not None and parallel < 1:
+            raise GraphError(f"map {a.name!r} -> {b.name!r}: parallel={parallel} must be at least 1")
+        self._routes.append((self._own(a), MapWay(self._own(b), parallel)))
+        return b
+
+    def fork(self, a: Node[S, Any, T], *to: Node[S, T, U]) -> Node[S, T, U]:
+        """Fork: each of `to` gets what `a` gives, on a branch of its own. Join what it returns."""
+        if not to:
+            raise GraphError(f"fork({a.name}): name the nodes that it leads to")
+        arms = tuple(self._own(node) for node in to)
+        self._routes.append((self._own(a), ForkWay(arms)))
+        flow = Flow[Any, Any, Any](Any, union(arm.types.output for arm in arms))
+        return to[0] if len(to) == 1 else Arms(", ".join(arm.name for arm in arms), flow, self, arms)
+
+    @overload
+    def join(
+        self,
+        arms: Node[S, Any, T] | Sequence[Node[S, Any, T]],
+        reduce: Selector[T],
+        /,
+        *,
+        keep: Literal["fork", "winner", "none"] = "fork",
+        on_error: Literal["raise", "collect"] = "raise",
+    ) -> Node[S, T, T]: ...
+    @overload
+    def join(
+        self,
+        arms: Node[S, Any, T] | Sequence[Node[S, Any, T]],
+        reduce: Callable[[Sequence[T]], R],
+        /,
+        *,
+        keep: Literal["fork", "none"] = "fork",
+        on_error: Literal["raise", "collect"] = "raise",
+    ) -> Node[S, T, R]: ...
+    def join(
+        self,
+        arms: Any,
+        reduce: Callable[[Sequence[Any]], Any],
+        /,
+        *,
+        keep: Literal["fork", "winner", "none"] = "fork",
+        on_error: Literal["raise", "collect"] = "raise",
+    ) -> Any:
+        """The branches of a fork meet here, once for each time that the fork is entered.
+
+        Args:
+            arms: The last nodes of the branches. Edges and cases may lead to the join as well.
+            reduce: Gets the results in fork order; `collect`, `top`, `best`, `vote`, `first`, or a function.
+            keep: "fork" goes on from where it forked; "winner" (with a selector) from the picked branch's
+                transcript; "none" starts afresh.
+            on_error: "raise" cancels the other branches and raises; "collect" leaves failed branches out of
+                the results, unless all fail.
+        """
+        nodes = cast("Sequence[Any]", arms) if isinstance(arms, Sequence) else [arms]
+        ends = [
+            end for node in nodes for end in (node.arms if isinstance(node, Arms) else (self._own(node),))
+        ]
+        if not ends:
+            raise GraphError("join() needs at least one arm")
+        if keep == "winner" and not isinstance(cast("object", reduce), Selector):
+            raise GraphError(
+                f"join of {ends[0].name!r}: keep='winner' needs a selector (best, vote, first), because only "
+                "those pick one branch"
+            )
+        item = union(end.types.output for end in ends)
+        flow = Flow[Any, Any, Any](Any, joined_type(reduce, item))
+        node = JoinNode(self._free_name(f"join_{ends[0].name}"), flow, self, reduce, keep, on_error)
+        self._add(node)
+        self._routes.extend((end, Edge(node)) for end in ends)
+        return node
+
     def edge(self, a: Node[S, Any, T], b: Node[S, T, Any], /, *, max_visits: int | None = None) -> None:
         """After `a` comes `b`. `max_visits` bounds how often one task may pass here."""
         if max_visits is not None and max_visits < 1:
@@ -248,6 +369,8 @@ class Graph(Generic[S, I, O]):
     def _own(self, node: Node[Any, Any, Any]) -> NodeSpec:
         if not isinstance(node, NodeSpec):
             raise GraphError(f"{node!r} is not a node: decorate functions with @g.step or @g.llm")
+        if isinstance(node, Arms):
+            raise GraphError(f"{node.name!r} are several branches: join them with g.join(...) first")
         if node.owner is not self:
             raise GraphError(f"node {node.name!r} belongs to another graph than {self.name!r}")
         return node
@@ -268,6 +391,14 @@ def _name_of(fn: Callable[..., Any]) -> str:
         inner = cast("object", getattr(fn, "func", fn))
         name = getattr(inner, "__name__", None) or type(inner).__name__
     return cast("str", name)
+
+
+def _prompt_name(prompt: Callable[..., Any]) -> str:
+    name = _name_of(prompt)
+    _check_parameters(prompt, name)
+    if inspect.iscoroutinefunction(prompt):
+        raise GraphError(f"node {name!r}: write 'def', not 'async def': a prompt is a pure function")
+    return name
 
 
 def _check_parameters(fn: Callable[..., Any], name: str) -> None:

@@ -1,26 +1,32 @@
 """Validation: a graph becomes a `Definition`, or a `GraphError` that names node and remedy."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import networkx as nx
 
 from agentree.errors import GraphError
-from agentree.graph.flow import fits, matches_all, members, overlaps, show
+from agentree.graph.flow import fits, items_of, matches_all, members, overlaps, show
 from agentree.graph.nodes import (
     Branch,
+    CallNode,
     Definition,
     Edge,
     EndNode,
+    ForkWay,
     Head,
     LlmNode,
+    MapWay,
     NodeSpec,
     Route,
+    SampleNode,
     StartNode,
     ToolsNode,
     targets,
 )
+from agentree.graph.regions import find_regions
+from agentree.graph.transcripts import TranscriptFlow, distances, spread, transcript_flow
 from agentree.graph.types import Limits
 
 Ways = dict[str, Route]
@@ -49,6 +55,8 @@ def define(
     _check_reachable(graph, nodes, ways)
     _check_ends(graph, nodes)
     _check_cycles(graph, by_name, ways, limits)
+    regions = find_regions(by_name, ways)
+    flow = transcript_flow(by_name, ways, regions)
     return Definition(
         name=name,
         state=state,
@@ -58,8 +66,10 @@ def define(
         end=end,
         nodes=by_name,
         routes=ways,
-        heads=_heads(graph, by_name),
-        distance=_distances(graph, by_name),
+        heads=_heads(by_name, flow),
+        distance=distances(by_name, flow),
+        regions=regions,
+        takes_turns=_takes_turns(graph, by_name),
     )
 
 
@@ -92,6 +102,8 @@ def _single_routes(routes: Sequence[tuple[NodeSpec, Route]]) -> Ways:
 
 
 def _verb(route: Route) -> str:
+    if isinstance(route, MapWay | ForkWay):
+        return "a map" if isinstance(route, MapWay) else "a fork"
     return "an edge" if isinstance(route, Edge) else "a branch"
 
 
@@ -164,13 +176,15 @@ def _check_branches(nodes: dict[str, NodeSpec], ways: Ways) -> None:
 def _check_types(nodes: dict[str, NodeSpec], ways: Ways) -> None:
     for name, route in ways.items():
         node = nodes[name]
-        if isinstance(route, Edge) and not fits(node.types.output, route.to.types.input):
-            raise GraphError(
-                f"edge {name!r} -> {route.to.name!r}: {name!r} gives {show(node.types.output)}, "
-                f"{route.to.name!r} takes {show(route.to.types.input)}; put a step between them "
-                "or branch on the type"
-            )
+        gives = items_of(node.types.output) if isinstance(route, MapWay) else node.types.output
         for to in targets(route):
+            if not isinstance(route, Branch) and not fits(gives, to.types.input):
+                each = "for each item " if isinstance(route, MapWay) else ""
+                raise GraphError(
+                    f"{_verb(route).split()[-1]} {name!r} -> {to.name!r}: {name!r} gives {each}{show(gives)}"
+                    f", {to.name!r} takes {show(to.types.input)}; put a step between them, "
+                    "or branch on the type"
+                )
             if isinstance(to, ToolsNode) and isinstance(node, LlmNode):
                 missing = {t.name for t in node.tools or ()} - {t.name for t in to.tools}
                 if missing:
@@ -206,56 +220,43 @@ def _check_cycles(
     raise GraphError(f"nothing bounds the cycle {way}: {remedy}")
 
 
-def _spends(node: NodeSpec, limits: Limits) -> bool:
-    return isinstance(node, LlmNode) or (isinstance(node, ToolsNode) and limits.tool_calls is not None)
+def _heads(nodes: dict[str, NodeSpec], flow: TranscriptFlow) -> dict[str, Head]:
+    """What each node that may begin a transcript puts at its head.
 
-
-def _heads(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec]) -> dict[str, Head]:
-    """What each llm node that may come first puts at the head of its transcript.
-
-    A forward data flow: the roots of a node are the llm nodes that may have begun the transcript which
-    reaches it ("" where none has yet).
+    The roots of a node are the llm nodes that may have begun the transcript which reaches it.
     """
-    roots: dict[str, set[str]] = {name: set() for name in nodes}
-    roots["start"] = {""}
-    work = ["start"]
-    while work:
-        name = work.pop()
-        leaving = roots[name]
-        if isinstance(nodes[name], LlmNode) and "" in leaving:
-            leaving = (leaving - {""}) | {name}
-        for to in graph.successors(name):
-            if not leaving <= roots[to]:
-                roots[to] |= leaving
-                work.append(to)
-    for node in _llms(nodes):
+
+    def leaving(name: str, roots: set[str]) -> set[str]:
+        return (roots - {""}) | {name} if isinstance(nodes[name], LlmNode) and "" in roots else roots
+
+    roots = spread(flow, leaving)
+    llms = [node for node in nodes.values() if isinstance(node, LlmNode)]
+    for node in llms:
         others = sorted(roots[node.name] - {"", node.name})
         if node.system is not None and others:
             raise GraphError(
                 f"llm node {node.name!r} has system=..., but {others[0]!r} comes before it and has begun the "
-                "transcript: give system= to the first llm node of the path"
+                "transcript: give system= to the first llm node of the path, or join with keep='none'"
             )
-    heads: dict[str, Head] = {}
-    for node in _llms(nodes):
-        if "" in roots[node.name]:
-            users = [other for other in _llms(nodes) if other is node or node.name in roots[other.name]]
-            tools = {tool.name: tool for user in users for tool in user.tools or ()}
-            heads[node.name] = Head(node.system, tuple(tools[n] for n in sorted(tools)), node.examples)
-    return heads
+    heads = {node.name: Head(None, (), ()) for node in nodes.values() if isinstance(node, SampleNode)}
+    for node in llms:
+        users = [other for other in llms if other is node or node.name in roots[other.name]]
+        tools = {tool.name: tool for user in users for tool in user.tools or ()}
+        heads[node.name] = Head(node.system, tuple(tools[n] for n in sorted(tools)), node.examples)
+    return {name: head for name, head in heads.items() if "" in roots[name]}
 
 
-def _llms(nodes: dict[str, NodeSpec]) -> Iterator[LlmNode]:
-    return (node for node in nodes.values() if isinstance(node, LlmNode))
+def _takes_turns(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec]) -> bool:
+    free: nx.DiGraph[str] = nx.DiGraph(graph)
+    free.remove_nodes_from([name for name, node in nodes.items() if _is_turn(node)])
+    return not nx.has_path(free, "start", "end")
 
 
-def _distances(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec]) -> dict[str, float]:
-    """Breadth first from the llm nodes against the edges: visits until the transcript is read again."""
-    distance = dict.fromkeys(nodes, float("inf"))
-    wave, steps = [node.name for node in _llms(nodes)], 0
-    while wave:
-        steps += 1
-        before = {p for name in wave for p in graph.predecessors(name) if distance[p] == float("inf")}
-        for name in before:
-            distance[name] = steps
-        wave = [name for name in before if not isinstance(nodes[name], LlmNode)]
-    return distance
+def _is_turn(node: NodeSpec) -> bool:
+    return isinstance(node, LlmNode | SampleNode) or (
+        isinstance(node, CallNode) and node.program._definition.takes_turns
+    )
+
+
+def _spends(node: NodeSpec, limits: Limits) -> bool:
+    return _is_turn(node) or (isinstance(node, ToolsNode) and limits.tool_calls is not None)

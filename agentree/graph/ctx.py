@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, cast
 
+from agentree.errors import GraphError
 from agentree.events import Event
+from agentree.graph.frozen import REMEDY
 from agentree.graph.types import S
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ class Cell:
     """Holds the state of one run of a program, so that replacing it reaches every node."""
 
     value: Any
+    frozen: bool = False
+    """Inside a fork: the value is a read-only copy."""
 
 
 class Ctx(Generic[S]):
@@ -44,11 +48,13 @@ class Ctx(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The run's own state object; assigning replaces it for all nodes of the run."""
+        """The run's state; assigning replaces it for all nodes of the run. Read-only inside a fork."""
         return cast("S", self._cell.value)
 
     @state.setter
     def state(self, state: S) -> None:
+        if self._cell.frozen:
+            raise GraphError(REMEDY)
         self._cell.value = state
 
     @property

@@ -5,14 +5,19 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from agentree.graph.flow import show
-from agentree.graph.nodes import Branch, Definition, Edge, EndNode, LlmNode, NodeSpec, StartNode
-from agentree.graph.plan import Call, Extend, Generate, Lease, Plan, Release, Select
+from agentree.graph.nodes import Branch, Definition, Edge, EndNode, ForkWay, MapWay, NodeSpec, StartNode
+from agentree.graph.plan import Call, Extend, Fork, Generate, Join, Lease, Plan, Release, Select
 from agentree.graph.task import Shared
 from agentree.graph.types import Limits
 
 if TYPE_CHECKING:
     from agentree.lm import Runtime, Usage
 
+_KEEPS = {
+    "fork": "go on from where it forked",
+    "winner": "go on from the picked branch",
+    "none": "go on with a new transcript",
+}
 Notes = Callable[[NodeSpec], list[str]]
 _SHAPES = {"start": ("([", "])"), "end": ("([", "])"), "llm": ("[[", "]]"), "tools": ("{{", "}}")}
 
@@ -68,6 +73,11 @@ def _below(route: object) -> list[tuple[str, NodeSpec]]:
     if isinstance(route, Edge):
         bound = "" if route.max_visits is None else f"(at most {route.max_visits}x) "
         return [(bound, route.to)]
+    if isinstance(route, MapWay):
+        each = "each: " if route.parallel is None else f"each, {route.parallel} at a time: "
+        return [(each, route.to)]
+    if isinstance(route, ForkWay):
+        return [("", to) for to in route.to]
     if isinstance(route, Branch):
         ways = [(f"{show(case.kind)}{' where ...' if case.where else ''}: ", case.to) for case in route.cases]
         return ways + ([] if route.otherwise is None else [("otherwise: ", route.otherwise)])
@@ -91,12 +101,22 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
                         else f": {static_tokens(definition, node, lm)} tokens, shared by all runs"
                     )
                     lines.append(f"begin with {' + '.join(op.parts)}{tokens}")
+                case Fork():
+                    shared = ", ".join(_name(t) for t in op.shared)
+                    count = "one branch for each item" if op.each else f"{len(op.branches)} branches"
+                    lines.append(f"fork {shared}: {count}, until {op.join}")
+                case Join():
+                    lines.append(_KEEPS[op.keep])
+                case Generate() if op.samples > 1:
+                    lines.append(
+                        f"sample {op.samples} times {op.output}, at most {op.max_tokens} tokens each"
+                    )
                 case Generate():
                     lines.append(f"generate {op.output}, at most {op.max_tokens} tokens{_expected(op, lm)}")
                 case Lease():
                     lines.append(f"lease {op.transcript}: read again after {op.next_use} visits")
                 case Release():
-                    lines.append(f"release {op.transcript}")
+                    lines.append(f"release {op.transcript}{' where it was not picked' if op.losers else ''}")
                 case Call() if node.kind == "tools":
                     lines.append(f"call {', '.join(op.what)}")
                 case Call() | Select():
@@ -139,7 +159,6 @@ def static_tokens(definition: Definition, node: NodeSpec, lm: "Runtime") -> int:
     """How many tokens the static prefix of an llm node's transcript has."""
     from agentree.graph.acts import begin
 
-    assert isinstance(node, LlmNode)
     return len(begin(lm, definition.heads[node.name]))
 
 

@@ -5,7 +5,7 @@ Only sure mistakes count: whatever can't be judged (type variables, protocols, m
 
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from agentree.graph.types import Flow
@@ -40,6 +40,20 @@ def union(forms: Iterable[Any]) -> Any:
     """One form for several alternatives."""
     found = tuple(forms)
     return Union[found] if found else Any  # noqa: UP007  the alternatives are known at run time only
+
+
+def items_of(form: Any) -> Any:
+    """What iterating over a type gives, as far as that can be seen."""
+    found: list[Any] = []
+    for one in members(form):
+        origin, args = get_origin(one), get_args(one)
+        if (origin is tuple and len(args) == 2 and args[1] is ...) or (
+            origin in (list, set, frozenset, Sequence, Iterable) and len(args) == 1
+        ):
+            found.append(args[0])
+        else:
+            return Any
+    return union(found)
 
 
 def show(form: Any) -> str:

@@ -1,14 +1,18 @@
 """What a graph is made of, as data: nodes and the ways that lead on from them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentree.graph.types import Flow
 from agentree.messages import Message
 from agentree.tools import Tool
 
-Kind = Literal["start", "end", "step", "llm", "tools"]
+if TYPE_CHECKING:
+    from agentree.graph.program import Program
+    from agentree.graph.regions import Regions
+
+Kind = Literal["start", "end", "step", "llm", "sample", "tools", "call", "join", "arms"]
 
 
 @dataclass(eq=False)
@@ -79,6 +83,45 @@ class ToolsNode(NodeSpec):
     kind: Kind = field(default="tools", init=False)
 
 
+@dataclass(eq=False)
+class SampleNode(NodeSpec):
+    """Several answers to one prompt, on branches of the transcript."""
+
+    prompt: Callable[[Any, Any], Message]
+    n: int
+    output: Any
+    max_tokens: int = 256
+    temperature: float = 1.0
+    kind: Kind = field(default="sample", init=False)
+
+
+@dataclass(eq=False)
+class CallNode(NodeSpec):
+    """Another program, run as a part of this one."""
+
+    program: "Program[Any, Any, Any]"
+    transcript: Literal["fresh", "fork"] = "fresh"
+    kind: Kind = field(default="call", init=False)
+
+
+@dataclass(eq=False)
+class JoinNode(NodeSpec):
+    """Where the branches of a fork meet."""
+
+    reduce: Callable[[Sequence[Any]], Any]
+    keep: Literal["fork", "winner", "none"] = "fork"
+    on_error: Literal["raise", "collect"] = "raise"
+    kind: Kind = field(default="join", init=False)
+
+
+@dataclass(eq=False)
+class Arms(NodeSpec):
+    """What `fork` returns for several targets: no node of the graph, only something to join."""
+
+    arms: tuple[NodeSpec, ...]
+    kind: Kind = field(default="arms", init=False)
+
+
 @dataclass(frozen=True)
 class Edge:
     """The only way on."""
@@ -104,13 +147,30 @@ class Branch:
     otherwise: NodeSpec | None = None
 
 
-Route = Edge | Branch
+@dataclass(frozen=True)
+class MapWay:
+    """One branch of `to` per item of the output; `to` is the fork's identity."""
+
+    to: NodeSpec
+    parallel: int | None = None
+
+
+@dataclass(frozen=True)
+class ForkWay:
+    """One branch per target, each with the same value."""
+
+    to: tuple[NodeSpec, ...]
+
+
+Route = Edge | Branch | MapWay | ForkWay
 
 
 def targets(route: Route) -> list[NodeSpec]:
     """The nodes that a route may lead to, each once, in order."""
-    if isinstance(route, Edge):
+    if isinstance(route, Edge | MapWay):
         return [route.to]
+    if isinstance(route, ForkWay):
+        return list(route.to)
     found = [case.to for case in route.cases]
     if route.otherwise is not None:
         found.append(route.otherwise)
@@ -143,3 +203,7 @@ class Definition:
     """By llm node that may come first on a path: what its transcript begins with."""
     distance: dict[str, float]
     """Visits from the end of a node until its transcript is read again; infinity: never."""
+    regions: "Regions"
+    """Which forks are open where, and which joins close them."""
+    takes_turns: bool
+    """Whether no run gets from start to end without an LLM visit."""

@@ -122,7 +122,7 @@ class Program(Generic[S, I, O]):
         watched: bool,
     ) -> AsyncGenerator[Run[O]]:
         shared = Shared(uuid4().hex[:12], lm, lm._bus, seed)
-        execution = Execution(shared, self._definition, self.limits, Cell(self._state(state)))
+        execution = Execution(shared, self._definition, self.limits, Cell(self._new_state(state)))
         failure: BaseException | None = None
         async with AsyncExitStack() as stack:
             events = await stack.enter_async_context(lm.events()) if watched else None
@@ -141,7 +141,7 @@ class Program(Generic[S, I, O]):
         if watched and run._error is not None:
             raise run._error
 
-    def _state(self, given: Any) -> Any:
+    def _new_state(self, given: Any = _UNSET) -> Any:
         kind = self._definition.state
         if given is not _UNSET:
             if isinstance(kind, type) and not isinstance(given, kind):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentree.events import Bus, Event
 from agentree.graph.budget import Budget, LimitHit, Trail
+from agentree.graph.ctx import Cell
 from agentree.graph.nodes import LlmNode
 from agentree.messages import Message
 from agentree.tools import ToolCalls
@@ -46,6 +47,7 @@ class Task:
     """A value and a transcript on their way through the graph."""
 
     trail: Trail
+    cell: Cell
     transcript: "Transcript | None" = None
     """None: no llm node has begun it."""
     indices: tuple[int, ...] = ()
@@ -54,6 +56,10 @@ class Task:
     """The llm node that was visited last."""
     value: Any = None
     """The latest output of a node."""
+    path: str = ""
+    """Its latest visit."""
+    origin: "Transcript | None" = None
+    """What it had where its innermost fork began."""
     unanswered: ToolCalls | None = None
     """Calls that the transcript ends with, until their results are appended."""
 

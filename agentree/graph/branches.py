@@ -1,0 +1,157 @@
+"""One opening of a fork: where its branches are, which of its joins may fire, and what a failure stops."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from agentree.errors import Deadlock
+from agentree.graph.budget import LimitHit
+from agentree.graph.nodes import JoinNode, NodeSpec
+from agentree.graph.reduce import Selector
+from agentree.graph.regions import Regions
+from agentree.graph.task import Task
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A branch that has come to a join."""
+
+    task: Task
+    value: Any
+
+    @property
+    def index(self) -> int:
+        """The branch's place in its fork; of several that met on the way, the lowest."""
+        return self.task.indices[-1]
+
+
+class Walker(Protocol):
+    """How branches move: the execution that they are part of."""
+
+    async def walk(
+        self, task: Task, node: NodeSpec, value: Any, inside: "Branches | None", *, visited: bool = False
+    ) -> tuple[NodeSpec, Any]:
+        """Take a task on from a node (that it has `visited` already) to where its walk ends."""
+        ...
+
+    def bring(self, join: JoinNode, arrivals: Sequence[Arrival]) -> Arrival:
+        """Bring branches together at a join that does not close their fork."""
+        ...
+
+
+@dataclass(eq=False)
+class Branches:
+    """The branches of one fork. A join fires once no live branch can still come to it."""
+
+    fork: str
+    regions: Regions
+    walker: Walker
+    parallel: int | None = None
+    _at: dict[int, str] = field(default_factory=dict[int, str])
+    """Where each live branch is, by its index."""
+    _waiting: dict[str, list[Arrival]] = field(default_factory=dict[str, list[Arrival]])
+    """Who has come to each join and not gone on."""
+    _group: TaskGroup | None = None
+    _limiter: anyio.CapacityLimiter | None = None
+    _failures: list[Exception] = field(default_factory=list[Exception])
+    _left_out: list[Exception] = field(default_factory=list[Exception])
+
+    @property
+    def final(self) -> JoinNode:
+        """The join that closes the fork."""
+        return self.regions.final[self.fork]
+
+    async def run(self, starts: Sequence[tuple[Task, NodeSpec, Any]]) -> list[Arrival]:
+        """Run all branches until they have met; their arrivals at the closing join, in fork order.
+
+        Raises the first failure, after the other branches were cancelled and awaited.
+        """
+        self._limiter = None if self.parallel is None else anyio.CapacityLimiter(self.parallel)
+        self._at = {task.indices[-1]: node.name for task, node, _ in starts}
+        async with anyio.create_task_group() as group:
+            self._group = group
+            for task, node, value in starts:
+                group.start_soon(self._branch, group, task, node, value, False)
+        self._group = None
+        if self._failures:
+            raise self._failures[0]
+        arrived = sorted(self._waiting.pop(self.final.name, ()), key=lambda arrival: arrival.index)
+        if self._waiting or (starts and not arrived and not self._left_out):
+            raise self._deadlock()
+        if self._left_out and not arrived:
+            raise self._left_out[0]
+        return arrived
+
+    def moved(self, task: Task, node: NodeSpec) -> None:
+        """A branch is about to visit a node; some join may not have to wait for it any more."""
+        self._at[task.indices[-1]] = node.name
+        if self._group is not None and self.regions.inner[self.fork]:
+            self._settle(self._group)
+
+    async def _branch(
+        self,
+        group: TaskGroup,
+        task: Task,
+        node: NodeSpec,
+        value: Any,
+        visited: bool,
+    ) -> None:
+        index = task.indices[-1]
+        try:
+            async with nullcontext() if visited or self._limiter is None else self._limiter:
+                join, value = await self.walker.walk(task, node, value, self, visited=visited)
+        except Exception as error:
+            if isinstance(error, LimitHit) or not self._tolerates(self._at[index]):
+                self._fail(group, error)
+                return
+            self._left_out.append(error)
+        else:
+            self._arrive(group, join, Arrival(task, value))
+        del self._at[index]
+        self._settle(group)
+
+    def _arrive(self, group: TaskGroup, join: NodeSpec, arrival: Arrival) -> None:
+        waiting = self._waiting.setdefault(join.name, [])
+        reduce = self.final.reduce
+        if join is self.final and isinstance(reduce, Selector) and reduce.eager:
+            group.cancel_scope.cancel()
+            waiting.clear()
+        waiting.append(arrival)
+
+    def _settle(self, group: TaskGroup) -> None:
+        """Let the inner joins fire that nobody can come to any more."""
+        for join in self.regions.inner[self.fork]:
+            if join.name not in self._waiting or not self._complete(join):
+                continue
+            arrivals = sorted(self._waiting.pop(join.name), key=lambda arrival: arrival.index)
+            try:
+                arrival = self.walker.bring(join, arrivals)
+            except Exception as error:
+                self._fail(group, error)
+                return
+            self._at[arrival.index] = join.name
+            group.start_soon(self._branch, group, arrival.task, join, arrival.value, True)
+
+    def _complete(self, join: JoinNode) -> bool:
+        reaches = self.regions.reaches[join.name]
+        others = [name for name in self._waiting if name != join.name]
+        return not any(name in reaches for name in [*self._at.values(), *others])
+
+    def _tolerates(self, at: str) -> bool:
+        inner = [join for join in self.regions.inner[self.fork] if at in self.regions.reaches[join.name]]
+        return any(join.on_error == "collect" for join in (*inner, self.final))
+
+    def _fail(self, group: TaskGroup, error: Exception) -> None:
+        self._failures.append(error)
+        group.cancel_scope.cancel()
+
+    def _deadlock(self) -> Deadlock:
+        stuck = ", ".join(repr(name) for name in self._waiting) or "none"
+        return Deadlock(
+            f"nothing can run, and the {self.fork!r} is still open: no branch came to its join "
+            f"{self.final.name!r}; joins with branches that wait: {stuck}"
+        )
