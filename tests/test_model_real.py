@@ -15,14 +15,15 @@ pytestmark = pytest.mark.model
 POSITIONS = 500
 NEAR = 1e-4
 TEXT = (
-    "<|im_start|>system\nYou are a careful assistant.<|im_end|>\n<|im_start|>user\nTell me how a radix tree "
-    "works, and why sharing prefixes saves work.<|im_end|>\n<|im_start|>assistant\nA radix tree stores strings "
-    "so that common beginnings are kept once. Each edge carries a run of symbols, and each node is the place "
-    "where two strings part. To look up a string, start at the root and follow the edge whose first symbol is "
-    "the next one of the string; if the whole edge agrees, go on, else stop and split the edge there.\n\n"
-    "When many prompts begin alike, the keys and values of their tokens are alike too. They depend only on what "
-    "comes before. So a server that remembers them by prefix computes them once, and every later request that "
-    "begins alike reuses them: its first new token costs only as much as its own tail.<|im_end|>\n"
+    "<|im_start|>system\nYou are a careful assistant.<|im_end|>\n<|im_start|>user\nTell me how a "
+    "radix tree works, and why sharing prefixes saves work.<|im_end|>\n<|im_start|>assistant\nA "
+    "radix tree stores strings so that common beginnings are kept once. Each edge carries a run of "
+    "symbols, and each node is the place where two strings part. To look up a string, start at the "
+    "root and follow the edge whose first symbol is the next one of the string; if the whole edge "
+    "agrees, go on, else stop and split the edge there.\n\nWhen many prompts begin alike, the keys "
+    "and values of their tokens are alike too. They depend only on what comes before. So a server "
+    "that remembers them by prefix computes them once, and every later request that begins alike "
+    "reuses them: its first new token costs only as much as its own tail.<|im_end|>\n"
 )
 
 
@@ -64,7 +65,7 @@ def test_tokenizer_is_that_of_transformers(smollm2: Path) -> None:
 
     model = load_model(smollm2, device="cpu", kv_tokens=16)
     assert model.weights == "fp16"
-    theirs = cast("Any", cast("Any", AutoTokenizer).from_pretrained(str(smollm2)))
+    theirs = cast("Any", AutoTokenizer).from_pretrained(str(smollm2))
     messages = [{"role": "user", "content": "What is 17*23?"}]
     text: str = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert model.tokenizer.encode(text, special=True) == theirs.encode(text, add_special_tokens=False)

@@ -11,6 +11,7 @@ from agentree.errors import ModelError, Unsupported
 
 _KEY = "tokenizer.ggml."
 _UNKNOWN, _CONTROL, _USER, _UNUSED = 2, 3, 4, 5
+_ADDED = (_UNKNOWN, _CONTROL, _USER, _UNUSED)
 _SPACE = "\u2581"
 _ENDINGS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
@@ -123,7 +124,7 @@ def convert_tokenizer(meta: Mapping[str, Any]) -> tuple[str, str]:
     else:
         raise Unsupported(f"the GGUF tokenizer {kind!r} is not supported; supported: gpt2, llama")
     types = cast("list[int]", meta.get(_KEY + "token_type") or [1] * len(tokens))
-    for run in _runs([i for i, kind in enumerate(types) if kind in (_CONTROL, _UNUSED, _USER)], types):
+    for run in _runs([i for i, kind in enumerate(types) if kind in _ADDED], types):
         added = [AddedToken(tokens[i], special=types[i] != _USER, normalized=False) for i in run]
         if types[run[0]] == _USER:
             tokenizer.add_tokens(added)
@@ -146,7 +147,7 @@ def convert_tokenizer(meta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _runs(ids: list[int], types: list[int]) -> list[list[int]]:
-    """Cut ascending ids where a user-defined token meets a control token."""
+    """Cut ascending ids where a user-defined token meets one of the others."""
     runs = [[ids[0]]] if ids else []
     for before, after in pairwise(ids):
         if (types[before] == _USER) == (types[after] == _USER):

@@ -109,6 +109,7 @@ class Tokenizer:
         self._plain = _backend(middle, path)
         self._plain.encode_special_tokens = True
         self.size = config.vocab_size
+        self._unknown = self._plain.token_to_id(str(spec["model"].get("unk_token")))
         self._added = self._plain.get_added_tokens_decoder()
         highest = max(self._plain.get_vocab(with_added_tokens=False).values(), default=-1)
         if highest >= self.size:
@@ -170,6 +171,8 @@ class Tokenizer:
             if i < self.size:
                 # Added tokens that are not special are text that the model's author gave an id of its own.
                 table[i] = None if added.special else added.content.encode("utf-8")
+        if self._unknown is not None and self._unknown < self.size:
+            table[self._unknown] = None
         return table
 
     def token_bytes(self, token: int) -> bytes | None:
