@@ -56,9 +56,8 @@ class ConsoleView:
         """Take the live view down; print the tree and the summary."""
         self._live.stop()
         drawing = Drawing(self.picture, self._console.width - 1, now=time.time(), glyphs=self._glyphs)
-        if self.picture.generations or list(self.picture.calls()):
+        if self.picture.runs:
             self._print(drawing.figures()[:1] + drawing.tree(_FINAL_ROWS))
-        if self.picture.began:
             self._print([Text(), *self._summary()])
 
     def _summary(self) -> list[Text]:

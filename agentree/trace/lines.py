@@ -39,7 +39,7 @@ class LineView:
 
     def close(self) -> None:
         """Write the table by paths and the summary."""
-        if not self.picture.began:
+        if not self.picture.runs:
             return
         rows = [
             branch for run in self.picture.runs.values() for branch in run.root.walk() if branch.generations

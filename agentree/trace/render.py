@@ -152,12 +152,9 @@ class Drawing:
 
     def _loading(self, event: ModelLoading) -> Text:
         doing = {"fetch": "fetching", "convert": "converting", "load": "loading"}[event.stage]
-        line = (
-            Text()
-            .append(f"{doing} ", "dim")
-            .append(clip(event.model, self.width // 2 - 12, self.glyphs), "bold")
-            .append("  ")
-        )
+        mark, style = self._mark("running")
+        name = clip(event.model, self.width // 2 - 14, self.glyphs)
+        line = Text().append(mark + " ", style).append(f"{doing} ", "dim").append(name, "bold").append("  ")
         figure = amount(event.done, event.total, event.unit) if event.done or event.total else "..."
         room = self.width - line.cell_len - len(figure) - 2
         if event.total and room > 8:

@@ -1,0 +1,80 @@
+"""`agentree models`: what is known by name, what is here, and how it gets here. Needs no torch."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from agentree.cli.report import DONE, say
+from agentree.cli.watching import view, watching
+from agentree.errors import ModelError
+from agentree.events import Bus, ModelLoading
+from agentree.runtime.model import store
+from agentree.runtime.model.catalog import CATALOG, DEFAULT, Entry
+from agentree.runtime.model.fetch import fetch, folder_of
+from agentree.runtime.model.folder import resolve
+from agentree.runtime.model.progress import Step
+
+
+def _state(entry: Entry) -> str:
+    folder = folder_of(entry)
+    if not folder.exists():
+        return f"not here: {entry.wheel_size / 1e6:.0f} MB to fetch"
+    return "damaged" if store.quick_check(folder) else "here"
+
+
+def list_command(_arguments: argparse.Namespace) -> int:
+    """Print the catalogue, and the models that were converted from files."""
+    width = max(map(len, CATALOG))
+    for entry in CATALOG.values():
+        default = " (default)" if entry.name == DEFAULT else ""
+        sys.stdout.write(f"{entry.name:<{width}}  {_state(entry)}{default}\n")
+        sys.stdout.write(f"{'':<{width}}  {entry.summary}; {entry.license}\n")
+    known = {folder_of(entry) for entry in CATALOG.values()}
+    folders = sorted(store.models().iterdir()) if store.models().is_dir() else []
+    for folder in folders:
+        if folder not in known and store.is_current(folder):
+            sys.stdout.write(f"{folder.name:<{width}}  here, converted from a file\n")
+    return DONE
+
+
+def fetch_command(arguments: argparse.Namespace) -> int:
+    """Bring a model into the cache folder, check all of it, and print where it is."""
+    name: str = arguments.model or DEFAULT
+    bus = Bus()
+
+    def report(step: Step) -> None:
+        bus.emit(
+            ModelLoading(
+                model=step.name,
+                stage="convert" if step.stage == "convert" else "fetch",
+                done=step.done,
+                total=step.total or 0,
+                unit="bytes" if step.unit == "bytes" else "tensors",
+            )
+        )
+
+    with watching(bus, [view()]):  # the folder is what counts: a broken terminal does not make it fail
+        if name in CATALOG:
+            fetched = fetch(CATALOG[name], progress=report)
+            path, repaired = fetched.path, fetched.repaired
+        else:
+            path, repaired = resolve(name, progress=report).path, ()
+    for problem in repaired:
+        say(f"repaired: {problem}")
+    sys.stdout.write(f"{path}\n")
+    return DONE
+
+
+def _here(name: str) -> Path:
+    folder = folder_of(CATALOG[name]) if name in CATALOG else store.models() / name
+    if folder.is_dir():
+        return folder
+    how = f"run 'agentree models fetch {name}'" if name in CATALOG else "'agentree models list' shows what is"
+    raise ModelError(f"{name!r} is not here: {how}")
+
+
+def where_command(arguments: argparse.Namespace) -> int:
+    """Print a model's folder, or the folder that all of them are kept in."""
+    path = _here(arguments.model) if arguments.model else store.models()
+    sys.stdout.write(f"{path}\n")
+    return DONE

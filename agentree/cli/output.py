@@ -1,0 +1,54 @@
+"""Text in and out: the input of a program, and its result as text."""
+
+import sys
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from agentree.cli.report import WrongUse
+
+
+def read_input(argument: str) -> str:
+    """The text of `--input`: as given, or all of stdin for "-" (without its last line break).
+
+    Raises WrongUse where it is no UTF-8 text.
+    """
+    if argument != "-":
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise WrongUse(f"the input is not UTF-8 text: character {error.start} is half of one") from error
+        return argument
+    data = sys.stdin.buffer.read()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise WrongUse(f"the input is not UTF-8 text: see byte {error.start}") from error
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def as_input(kind: Any, text: str) -> object:
+    """The text as a program's input: as it is for `str`, as JSON of the type for everything else.
+
+    Raises WrongUse where the text is no such value.
+    """
+    if kind is str or kind is Any:
+        return text
+    try:
+        return TypeAdapter[object](kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        what = f"{where}: {first['msg']}" if where else first["msg"]
+        name = kind.__name__ if isinstance(kind, type) else str(kind)
+        raise WrongUse(
+            f"the program takes {name}, so the input must be such a value as JSON: {what}"
+        ) from error
+
+
+def render(value: object) -> str:
+    """A result for stdout: text as it is, pydantic models, dataclasses and plain values as JSON."""
+    if isinstance(value, str):
+        return value
+    return to_json(value, indent=2, inf_nan_mode="constants", fallback=str).decode()

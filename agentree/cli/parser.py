@@ -1,0 +1,90 @@
+"""The command line's grammar. Commands are imported only when one is called."""
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+
+from agentree import __version__
+
+_EXAMPLES = """\
+examples:
+  agentree demo                                    an agent answers a question, with the live trace
+  agentree run agent.py --input "What is 17*23?"   run the program of a file
+  agentree run agents.py:research --input -        run one by name; the input comes from stdin
+  agentree run agent.py --input hi --trace t.jsonl --quiet
+                                                   the result on stdout, every event in a file
+  agentree plan agent.py                           what will be shared, forked and joined
+  agentree models list                             models that are known by name
+
+exit codes: 0 done, 1 it failed, 2 wrong use, 130 interrupted
+"""
+_RUN = """\
+Run a program of a Python file and print its result on stdout: text as it is, everything else as JSON.
+The live trace goes to stderr. FILE holds a compiled graph, or an async function that takes (lm, text)."""
+
+
+def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+    def call(arguments: argparse.Namespace) -> int:
+        return getattr(import_module(f"agentree.cli.{module}"), function)(arguments)
+
+    return call
+
+
+def _with_debug(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("--debug", action="store_true", help="show the traceback when it fails")
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="M", help="catalogue name, folder, .gguf file or hub id")
+
+
+def _add_trace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trace", metavar="FILE", help="write every event to FILE, one JSON object a line")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of `agentree`; a chosen command stands in `command`."""
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="agentree",
+        description="Agents as workflow graphs over an inference runtime of their own.",
+        epilog=_EXAMPLES,
+        formatter_class=shape,
+    )
+    parser.add_argument("--version", action="version", version=f"agentree {__version__}")
+    parser.set_defaults(command=None, debug=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run a program of a file", description=_RUN, formatter_class=shape)
+    run.add_argument("file", metavar="FILE[:program]", help="a Python file, and which of its programs")
+    run.add_argument("--input", required=True, metavar="TEXT", help="what the program gets; - reads stdin")
+    _add_model(run)
+    _add_trace(run)
+    run.add_argument("--quiet", action="store_true", help="no trace on stderr")
+    _with_debug(run).set_defaults(command=_later("run", "run_command"))
+
+    plan = commands.add_parser("plan", help="show the prefix plan of a program")
+    plan.add_argument("file", metavar="FILE[:program]", help="a Python file, and which of its programs")
+    plan.add_argument("--mermaid", action="store_true", help="the graph as a Mermaid diagram instead")
+    _with_debug(plan).set_defaults(command=_later("plan", "plan_command"))
+
+    models = commands.add_parser("models", help="list and fetch models")
+    actions = models.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="models known by name, and which of them are here")
+    _with_debug(listing).set_defaults(command=_later("models", "list_command"))
+    fetch = actions.add_parser("fetch", help="download and convert a model")
+    fetch.add_argument(
+        "model", nargs="?", metavar="MODEL", help="default: the smallest one, used by the demo"
+    )
+    _with_debug(fetch).set_defaults(command=_later("models", "fetch_command"))
+    where = actions.add_parser("where", help="print the folder of a model, or of all of them")
+    where.add_argument("model", nargs="?", metavar="MODEL")
+    _with_debug(where).set_defaults(command=_later("models", "where_command"))
+
+    demo = commands.add_parser("demo", help="an agent answers a question on the embedded model")
+    _add_model(demo)
+    _add_trace(demo)
+    demo.add_argument("--quiet", action="store_true", help="no trace on stderr")
+    _with_debug(demo).set_defaults(command=_later("demo", "demo_command"))
+    return parser

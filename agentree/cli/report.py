@@ -1,0 +1,64 @@
+"""What a command says on stderr when it ends early, and the exit codes."""
+
+import sys
+import traceback
+from pathlib import Path
+from typing import cast
+
+from agentree.errors import AgentreeError
+from agentree.trace.text import one_line
+
+DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+_REASON = 1000
+"""Characters of a reason that are shown."""
+
+
+class WrongUse(AgentreeError):
+    """The command line asks for something that is not there or makes no sense."""
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(f"agentree: {text}\n")
+    sys.stderr.flush()
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line: our own as they are, others with their type; of a group, its first."""
+    more = ""
+    while isinstance(error, BaseExceptionGroup):
+        inner = cast("list[BaseException]", list(error.exceptions))
+        more = f" (and {len(inner) - 1} more)" if len(inner) > 1 else more
+        error = inner[0]
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{_name(error.filename)}: " if error.filename else ""
+        text = f"{where}{error.strerror}"
+    elif isinstance(error, AgentreeError):
+        text = str(error)
+    else:
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return one_line(" ".join(text.split()), _REASON) + more
+
+
+def _name(filename: object) -> str:
+    return filename.decode(errors="replace") if isinstance(filename, bytes) else str(filename)
+
+
+def fail(error: BaseException, *, code: int, debug: bool) -> int:
+    """Say why a command failed; returns the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    say(f"error: {reason(error)}")
+    return code
+
+
+def place(error: BaseException, file: Path) -> str:
+    """Where in a user's file an error comes from: "agents.py:12", or the file alone."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name != file.name:
+        return f"{error.filename}:{error.lineno}"
+    if isinstance(error, SyntaxError):
+        return f"{file}:{error.lineno}"
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)
+    ]
+    return f"{file}:{lines[-1]}" if lines else str(file)

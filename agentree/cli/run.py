@@ -1,0 +1,38 @@
+"""`agentree run`."""
+
+import argparse
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from agentree.cli.load import as_program, load_entry, on_path, split_target
+from agentree.cli.output import as_input, read_input, render
+from agentree.cli.session import run_over
+from agentree.lm import Runtime
+
+if TYPE_CHECKING:
+    from agentree.cli.load import AnyProgram, Function
+
+
+async def _run_program(program: "AnyProgram", value: object, lm: Runtime) -> object:
+    return await program.run(value, lm=lm)
+
+
+async def _run_function(function: "Function", text: str, lm: Runtime) -> object:
+    return await function(lm, text)
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run a file's program on the input and print its result."""
+    path, _ = split_target(arguments.file)
+    with on_path(path.parent):
+        entry = load_entry(arguments.file)
+        text = read_input(arguments.input)
+        program = as_program(entry)
+        if program is not None:
+            work = partial(_run_program, program, as_input(program._definition.input, text))
+        else:
+            work = partial(_run_function, cast("Function", entry), text)
+        outcome = run_over(arguments.model, work, trace=arguments.trace, quiet=arguments.quiet)
+    sys.stdout.write(render(outcome.value) + "\n")
+    return outcome.code
