@@ -74,7 +74,7 @@ def test_damaged_json(folder: Path, name: str, content: bytes) -> None:
     fails(folder, rf"{name}.*damaged")
 
 
-@pytest.mark.parametrize("content", [b"{", b"{}", b"\xff", b'{"decoder": {"type": "ByteLevel"}}'])
+@pytest.mark.parametrize("content", [b"{", b"{}", b"[]", b"\xff", b'{"decoder": {"type": "ByteLevel"}}'])
 def test_damaged_tokenizer(folder: Path, content: bytes) -> None:
     (folder / "tokenizer.json").write_bytes(content)
     fails(folder, r"tokenizer\.json", AgentreeError)

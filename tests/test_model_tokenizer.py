@@ -110,6 +110,13 @@ def test_added_tokens(tmp_path: Path) -> None:
         tokenizer.encode("<|far|>", special=True)
 
 
+def test_vocabulary(tokenizer: Tokenizer) -> None:
+    vocabulary = tokenizer.vocabulary()
+    assert vocabulary is tokenizer.vocabulary()
+    assert vocabulary.tokens == tuple(tokenizer.token_bytes(i) for i in range(tokenizer.size))
+    assert (vocabulary.end_ids, vocabulary.fingerprint) == (tokenizer.end_ids, tokenizer.fingerprint)
+
+
 def test_fingerprints_tell_tokenizers_apart(
     folder: Path, tokenizer: Tokenizer, sentencepiece: Tokenizer
 ) -> None:

@@ -231,6 +231,8 @@ def convert(path: Path, folder: Path, progress: Report = ignore) -> None:
         ModelError: the GGUF file is damaged or incomplete.
         Unsupported: its architecture, tokenizer, quantization or rope scaling is not supported.
     """
+    # Reading a vocabulary out of a GGUF file takes seconds by itself.
+    progress(Step("convert", path.name, 0, None, "tensors"))
     source = Source(path)
     try:
         config = _config(source)

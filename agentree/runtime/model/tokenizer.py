@@ -98,7 +98,13 @@ class Tokenizer:
 
     def __init__(self, text: str, path: Path, settings: Mapping[str, Any], config: ModelConfig) -> None:
         self._path = path
-        spec = cast("dict[str, Any]", json.loads(text))
+        try:
+            parsed: object = json.loads(text)
+        except ValueError as error:
+            raise ModelError(f"{path} can't be read ({error}): the file is damaged") from error
+        if not isinstance(parsed, dict):
+            raise ModelError(f"{path} holds no JSON object: the file is damaged")
+        spec = cast("dict[str, Any]", parsed)
         self._byte_level = any(node.get("type") == "ByteLevel" for node in _parts(spec.get("decoder")))
         sentencepiece = {"Metaspace", "ByteFallback"} & {n.get("type") for n in _parts(spec.get("decoder"))}
         if not self._byte_level and not sentencepiece:
@@ -111,7 +117,8 @@ class Tokenizer:
         self.size = config.vocab_size
         self._unknown = self._plain.token_to_id(str(spec["model"].get("unk_token")))
         self._added = self._plain.get_added_tokens_decoder()
-        highest = max(self._plain.get_vocab(with_added_tokens=False).values(), default=-1)
+        self._ids = self._plain.get_vocab(with_added_tokens=False)
+        highest = max(self._ids.values(), default=-1)
         if highest >= self.size:
             raise ModelError(
                 f"{path} knows the id {highest}, but the model has only {self.size}: files of two models"
@@ -160,11 +167,11 @@ class Tokenizer:
             letters = byte_characters()
             to_byte = {ord(char): byte for byte, char in letters.items()}
             known = frozenset(letters.values())
-            for token, i in self._plain.get_vocab(with_added_tokens=False).items():
+            for token, i in self._ids.items():
                 whole = known.issuperset(token)
                 table[i] = token.translate(to_byte).encode("latin-1") if whole else token.encode("utf-8")
         else:
-            for token, i in self._plain.get_vocab(with_added_tokens=False).items():
+            for token, i in self._ids.items():
                 byte = _BYTE_TOKEN.fullmatch(token)
                 table[i] = bytes([int(byte[1], 16)]) if byte else token.replace(_SPACE, " ").encode("utf-8")
         for i, added in self._added.items():
@@ -250,8 +257,7 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:
     if path.exists():
         try:
             text = path.read_text(encoding="utf-8")
-            json.loads(text)
-        except (OSError, ValueError) as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} can't be read ({error}): the file is damaged") from error
     else:
         text = _converted(folder)
