@@ -55,7 +55,8 @@ def pick(
         ValueError: The mask allows nothing, or the logits hold NaN.
     """
     if mask is not None:
-        logits = torch.where(torch.from_numpy(mask).to(logits.device), logits, -torch.inf)
+        legal = torch.from_numpy(mask.copy()).to(logits.device)
+        logits = torch.where(legal, logits, -torch.inf)
     best = torch.max(logits, dim=-1)
     top = float(best.values)
     if not np.isfinite(top):
