@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, cast, overload
 
 from agentree.errors import GraphError
 from agentree.graph.ctx import Ctx
-from agentree.graph.flow import flow_of, union
+from agentree.graph.flow import flow_of, union, value_type
 from agentree.graph.nodes import (
     Arms,
     Branch,
@@ -207,7 +207,8 @@ class Graph(Generic[S, I, O]):
                 raise GraphError(
                     f"llm node {name!r}: write 'def', not 'async def': a prompt is a pure function"
                 )
-            given = (ToolCalls, *outputs) if options.get("tools") else outputs
+            values = tuple(value_type(output) for output in outputs)
+            given = (ToolCalls, *values) if options.get("tools") else values
             flow = Flow[Any, Any, Any](flow_of(prompt).input, union(given))
             return self._add(LlmNode(name, flow, self, prompt, outputs, **options))
 

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import networkx as nx
 
-from agentree.errors import GraphError
+from agentree.errors import ConstraintError, GraphError
 from agentree.graph.flow import fits, items_of, matches_all, members, overlaps, show
+from agentree.graph.matching import find_regions
 from agentree.graph.nodes import (
     Branch,
     CallNode,
@@ -25,7 +26,6 @@ from agentree.graph.nodes import (
     ToolsNode,
     targets,
 )
-from agentree.graph.regions import find_regions
 from agentree.graph.transcripts import TranscriptFlow, distances, spread, transcript_flow
 from agentree.graph.types import Limits
 
@@ -53,6 +53,7 @@ def define(
     _check_branches(by_name, ways)
     _check_types(by_name, ways)
     _check_reachable(graph, nodes, ways)
+    _check_outputs(by_name)
     _check_ends(graph, nodes)
     _check_cycles(graph, by_name, ways, limits)
     regions = find_regions(by_name, ways)
@@ -244,6 +245,25 @@ def _heads(nodes: dict[str, NodeSpec], flow: TranscriptFlow) -> dict[str, Head]:
         tools = {tool.name: tool for user in users for tool in user.tools or ()}
         heads[node.name] = Head(node.system, tuple(tools[n] for n in sorted(tools)), node.examples)
     return {name: head for name, head in heads.items() if "" in roots[name]}
+
+
+def _check_outputs(nodes: dict[str, NodeSpec]) -> None:
+    """Compile the constraints: what can't be enforced is refused here, and runs find them ready."""
+    from agentree.runtime.constraint import output_of, tool_calls
+
+    for node in nodes.values():
+        try:
+            if isinstance(node, SampleNode):
+                _ = output_of(node.output).constraint
+            elif isinstance(node, LlmNode) and node.tools:
+                first, *more = node.outputs
+                if more:
+                    raise ConstraintError("with tools there is one output type: make it a union")
+                tool_calls([(tool.name, tool.schema) for tool in node.tools], output_of(first))
+            elif isinstance(node, LlmNode):
+                _ = output_of(*node.outputs).constraint
+        except ConstraintError as error:
+            raise GraphError(f"{node.kind} node {node.name!r}: {error}") from error
 
 
 def _takes_turns(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec]) -> bool:

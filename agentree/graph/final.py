@@ -1,30 +1,22 @@
 """The answer of a tool turn: the pseudo call `final_answer`, and its form for a turn that can only answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, PydanticUserError, TypeAdapter, create_model
+from pydantic import Field, create_model
 
 from agentree.messages import Message
+from agentree.runtime.constraint import FINAL, answers_as_object, final_schema, output_of
 from agentree.tools import canonical_json
 
-FINAL = "final_answer"
 MAX_TEXT = 400
 """Longest free text as an answer, in characters."""
 
 
 def is_object(output: Any) -> bool:
-    """Whether a type's JSON is one object, which then stands for the arguments of the final answer itself."""
-    if output is str:
-        return False
-    try:
-        schema = TypeAdapter[Any](output).json_schema()
-    except (PydanticUserError, TypeError):
-        return False
-    if "$ref" in schema:
-        schema = schema["$defs"][schema["$ref"].rpartition("/")[2]]
-    return schema.get("type") == "object"
+    """Whether the output itself stands for the arguments of the final answer."""
+    return answers_as_object(output_of(output))
 
 
 def final_turn(output: Any) -> tuple[type[Any], Callable[[Any], Any]]:
@@ -52,6 +44,20 @@ def final_message(arguments: object) -> Message:
     return Message("assistant", canonical_json({"name": FINAL, "arguments": arguments}))
 
 
-def final_arguments(output: Any, value: object) -> object:
-    """A value of the output type as the arguments of a final answer."""
-    return value if is_object(output) else {"answer": value}
+def final_arguments(output: Any) -> Mapping[str, Any]:
+    """JSON Schema of a final answer's arguments."""
+    return final_schema(output_of(output))
+
+
+def final_outline(output: Any) -> str:
+    """A final answer with "..." for each value, to be shown in a prompt."""
+    schema = final_arguments(output)
+    while "$ref" in schema:
+        schema = cast("Mapping[str, Any]", schema["$defs"])[str(schema["$ref"]).rpartition("/")[2]]
+    names = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties", {}))
+    shown = ", ".join(
+        f"{canonical_json(name)}: {chr(34) * (inner.get('type') == 'string')}..."
+        f"{chr(34) * (inner.get('type') == 'string')}"
+        for name, inner in names.items()
+    )
+    return f'{{"name": "{FINAL}", "arguments": {{{shown or "..."}}}}}'

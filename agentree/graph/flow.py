@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from agentree.graph.types import Flow
+from agentree.runtime.constraint import Choice, JSONSchema, Regex
 
 _NUMBERS: dict[object, tuple[type, ...]] = {float: (int,), complex: (int, float)}
 
@@ -34,6 +35,13 @@ def members(form: Any) -> list[Any]:
     if get_origin(form) in (Union, types.UnionType):
         return [leaf for arg in get_args(form) for leaf in members(arg)]
     return [form]
+
+
+def value_type(output: Any) -> Any:
+    """The type of what is generated for a type or a spec."""
+    if isinstance(output, Regex | Choice):
+        return str
+    return Any if isinstance(output, JSONSchema) else output
 
 
 def union(forms: Iterable[Any]) -> Any:

@@ -121,7 +121,7 @@ class Program(Generic[S, I, O]):
         *,
         watched: bool,
     ) -> AsyncGenerator[Run[O]]:
-        shared = Shared(uuid4().hex[:12], lm, lm._bus, seed)
+        shared = Shared(uuid4().hex[:12], lm, lm.bus, seed)
         execution = Execution(shared, self._definition, self.limits, Cell(self._new_state(state)))
         failure: BaseException | None = None
         async with AsyncExitStack() as stack:

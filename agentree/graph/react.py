@@ -10,7 +10,7 @@ from agentree.errors import GraphError
 from agentree.graph.build import Graph
 from agentree.graph.clip import clip_tokens
 from agentree.graph.ctx import Ctx
-from agentree.graph.final import final_arguments, final_message
+from agentree.graph.final import final_outline
 from agentree.graph.types import Limits
 from agentree.graph.worked import worked_turns
 from agentree.messages import Message, raw, user
@@ -56,8 +56,7 @@ def react(
         )
     known = list(tools_by_name(tools).values())
     graph = Graph("react", input=str, output=output)
-    shape = final_message(final_arguments(output, "...")).text
-    told = f"{instructions}\nThe final answer is given as a call too: {shape}"
+    told = f"{instructions}\nThe final answer is given as a call too: {final_outline(output)}"
 
     @graph.step
     async def ask(ctx: Ctx, question: str) -> Message:

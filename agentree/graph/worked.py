@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import TypeAdapter
-
 from agentree.graph.final import final_arguments, final_message
 from agentree.messages import Message, user
 from agentree.tools import ArgumentError, Tool, ToolCall, ToolResult, canonical_json, tool_call, tool_result
@@ -52,7 +50,7 @@ def worked_turns(tools: Sequence[Tool[..., Any]], output: Any) -> tuple[Message,
                 return tuple(turns)
             made += 1
             call = ToolCall(f"example_{made}", tool.name, arguments)
-            final = final_message(final_arguments(output, _answer(output, result)))
+            final = final_message(_answer(output, result))
             turns += [user(question), tool_call(call), tool_result(ToolResult(call, result)), final]
     return tuple(turns)
 
@@ -81,10 +79,8 @@ def _valid(tool: Tool[..., Any], arguments: Mapping[str, Any]) -> bool:
 
 
 def _answer(output: Any, result: str) -> object:
-    """A value of the output type in which the result can be seen."""
-    if output is str:
-        return result
-    schema = TypeAdapter[Any](output).json_schema()
+    """Arguments of a final answer in which the result can be seen."""
+    schema = final_arguments(output)
     return _value("", schema, schema, result)
 
 
