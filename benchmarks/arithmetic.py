@@ -95,17 +95,25 @@ async def measure(seed: int, n: int) -> list[Outcome]:
 
 def main() -> None:
     """Print a line for each question and the totals."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--questions", type=int, default=20)
     options = parser.parse_args()
     outcomes = asyncio.run(measure(options.seed, options.questions))
     for o in outcomes:
-        print(f"{'right' if o.right else 'WRONG'}  {o.question:24} {o.calls} -> {o.results} -> {o.answer!r} {o.error}")
+        print(
+            f"{'right' if o.right else 'WRONG'}  {o.question:24} {o.calls} -> {o.results} -> {o.answer!r} {o.error}"
+        )
     right = sum(o.right for o in outcomes)
     calls = sum(len(o.calls) for o in outcomes)
     invalid = sum(o.invalid for o in outcomes)
-    print(json.dumps({"seed": options.seed, "right": right, "of": len(outcomes), "calls": calls, "invalid": invalid}))
+    print(
+        json.dumps(
+            {"seed": options.seed, "right": right, "of": len(outcomes), "calls": calls, "invalid": invalid}
+        )
+    )
 
 
 if __name__ == "__main__":
