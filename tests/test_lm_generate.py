@@ -1,5 +1,6 @@
 """gen, call, score, prefill: what is asked of the engine, what is refused, and what the answers mean."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -153,8 +154,8 @@ async def test_a_type_is_needed() -> None:
         await scripted().empty.gen()  # pyright: ignore[reportCallIssue]
 
 
-def thinking(thought: str) -> Any:
-    return lambda request: PARIS if request.constraint is not None else thought  # pyright: ignore[reportUnknownLambdaType]
+def thinking(thought: str) -> Callable[[Request], str]:
+    return lambda request: PARIS if request.constraint is not None else thought
 
 
 async def test_thought_comes_first_in_the_same_turn() -> None:

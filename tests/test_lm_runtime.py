@@ -5,13 +5,14 @@ import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
 import torch
 from engine_harness import reference_logits
 from lm_scripted import until
+from pydantic import BaseModel, Field
 from tiny_models import tiny_llama
 
 from agentree.errors import AgentreeError, ContextOverflow, InvalidArgument, ModelError, RuntimeClosed
@@ -19,7 +20,7 @@ from agentree.events import Event, Forked, GenerationEnded, ModelLoading, ModelR
 from agentree.lm import Runtime, Transcript
 from agentree.messages import raw, system, user
 from agentree.runtime.request import Scope
-from agentree.tools import tool
+from agentree.tools import ToolCalls, tool
 
 LONG = "The quick brown fox jumps over the lazy dog while the other animals watch from the hill. " * 20
 
@@ -308,3 +309,50 @@ async def leased(lm: Runtime) -> int:
     """Leased tokens after one more step of the engine."""
     await lm.transcript(user("x")).prefill()
     return lm.stats().leased
+
+
+@pytest.mark.asyncio
+async def test_branches_with_words_of_their_own_share_the_trunk(folder: Path) -> None:
+    async with tiny(folder) as lm:
+        trunk = lm.transcript(system(LONG))
+        beam = [trunk + user(f"Question {i}: {i * 17}?") for i in range(8)]
+        async with lm.fork(beam) as kids:
+            out = await kids.gen(str, max_tokens=2)
+        opened = [list(t._opened().token_ids) for t in beam]
+        unique = len({tuple(ids[:n]) for ids in opened for n in range(1, len(ids) + 1)})
+        assert sum(g.usage.computed_tokens or 0 for g in out) == unique
+        assert lm.stats().computed_tokens == unique
+
+
+class Item(BaseModel):
+    kind: Literal["book", "film"]
+    title: str = Field(max_length=12)
+    year: int = Field(ge=1900, le=2099)
+
+
+@pytest.mark.asyncio
+async def test_forced_values_of_a_model_that_knows_nothing(folder: Path) -> None:
+    @tool
+    def lookup(title: Annotated[str, Field(max_length=8)], exact: bool) -> str:
+        """Look a title up."""
+        return title
+
+    async with tiny(folder) as lm:
+        t = lm.transcript(system("Rules."), user("An item."), tools=[lookup])
+        async with t.fork(8) as kids:
+            items = await kids.gen(Item, max_tokens=60, seed=3)
+        assert all(isinstance(i.value, Item) and (i.usage.forced_tokens or 0) > 0 for i in items)
+        assert len({i.text for i in items}) > 1
+        for item in items[:2]:
+            again = await t.gen(Item, max_tokens=60, temperature=1.0, seed=item.seed)
+            assert again.text == item.text and again.transcript == item.transcript
+        for seed in range(4):
+            turn = await t._at(Scope("r", "n"), seed=seed).call(
+                [lookup], output=Item, max_tokens=80, temperature=1.0, parallel=seed > 1, think=seed
+            )
+            assert isinstance(turn.value, ToolCalls | Item)
+        numbers = [await t.gen(int, max_tokens=12), await t.gen(bool), await t.gen(Literal["yes", "no"])]
+        assert [type(n.value) for n in numbers] == [int, bool, str]
+        async with t.stream(Item, max_tokens=60) as stream:
+            text = "".join([piece async for piece in stream])
+        assert text == stream.generation.text and isinstance(stream.generation.value, Item)

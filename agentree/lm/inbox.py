@@ -20,10 +20,13 @@ class Inbox:
         self._lock = threading.Lock()
         self._updates: list[Update] = []
         self._woken = False
+        self._dead = False
 
     def put(self, update: Update) -> None:
         """Run `update` on the loop soon. Dropped if the loop is over: then nobody waits for it."""
         with self._lock:
+            if self._dead:
+                return
             self._updates.append(update)
             if self._woken:
                 return
@@ -32,6 +35,7 @@ class Inbox:
             self._post(self._drain)
         except RuntimeError:
             with self._lock:
+                self._dead = True
                 self._updates.clear()
 
     def _drain(self) -> None:

@@ -136,7 +136,9 @@ class Runtime:
         abandoned = threading.Event()
         try:
             await to_thread.run_sync(self._home.open, abandoned, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
+        except Exception:
+            raise
+        except BaseException:  # cancelled or interrupted: the thread gives up at its next report
             abandoned.set()
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._home.close)

@@ -91,15 +91,15 @@ def _bind(session: Session, types: Sequence[Any]) -> Target:
 
 
 def _bind_call(session: Session, tools: Sequence[Tool[..., Any]], output: Any, parallel: bool) -> Target:
-    from agentree.runtime.constraint import output_of, parse_turn, tool_calls
+    from agentree.runtime.constraint import Answer, output_of, parse_turn, tool_calls
 
     final = output_of(output)
     constraint = tool_calls([(t.name, t.schema) for t in tools], final, parallel)
 
     def parse(text: str, made: int) -> Any:
         turn = parse_turn(text, final)
-        if not isinstance(turn, list):
-            return turn
+        if isinstance(turn, Answer):
+            return turn.value
         return ToolCalls(tuple(ToolCall(f"call_{made + i}", n, a) for i, (n, a) in enumerate(turn, 1)))
 
     names = " or ".join([*(t.name for t in tools), "final_answer"])
