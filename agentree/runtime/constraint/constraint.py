@@ -1,0 +1,101 @@
+"""Compiled constraints: what may be written, without regard to a tokenizer."""
+
+from typing import Literal
+
+from agentree.errors import ConstraintError
+from agentree.runtime.constraint.grammar import STYLES, Grammar
+from agentree.runtime.constraint.matcher import TokenConstraint
+from agentree.runtime.constraint.pattern import whole
+from agentree.runtime.constraint.positions import Position, Positions
+from agentree.runtime.constraint.schema import Schema
+from agentree.runtime.constraint.spec import Choice, JSONSchema, Regex
+from agentree.runtime.constraint.structure import Structure
+from agentree.runtime.constraint.terms import Terms
+from agentree.runtime.constraint.text import Text, TextAutomaton
+from agentree.runtime.constraint.values import Book
+from agentree.runtime.constraint.vocabulary import Vocabulary
+
+SPARE: int | None = None
+"""Length bound of strings and patterns that state none, in code points; None is no bound."""
+
+
+class Constraint:
+    """A compiled constraint. Shared by all requests with the same spec."""
+
+    engine: Literal["fsm", "llguidance"] = "fsm"
+
+    def __init__(self, positions: Positions, unchecked: tuple[str, ...] = ()) -> None:
+        self._positions = positions
+        self.unchecked = unchecked
+        """Keywords, with their places, that are only checked afterwards (`lenient`)."""
+        self._bound: dict[str, TokenConstraint] = {}
+
+    def accepts(self, text: str | bytes) -> bool:
+        """Whether the whole text is legal."""
+        position = self._after(text)
+        return position is not None and position.accepting
+
+    def forced(self, prefix: str | bytes = b"") -> bytes:
+        """The bytes that must follow `prefix`, as far as there is only one continuation."""
+        position = self._after(prefix)
+        return b"" if position is None else position.forced()[0]
+
+    def _after(self, text: str | bytes) -> Position | None:
+        position: Position | None = self._positions.start
+        for byte in text.encode() if isinstance(text, str) else text:
+            if position is None:
+                return None
+            position = position.step(byte)
+        return position
+
+    def bind(self, vocabulary: Vocabulary) -> TokenConstraint:
+        """The constraint over the tokens of a model; kept per tokenizer."""
+        found = self._bound.get(vocabulary.fingerprint)
+        if found is None:
+            found = self._bound[vocabulary.fingerprint] = TokenConstraint(self._positions, vocabulary)
+        return found
+
+
+def compile_regex(spec: Regex, spare: int | None = SPARE) -> Constraint:
+    """The texts that a pattern matches as a whole."""
+    terms = Terms()
+    automaton = TextAutomaton.of_terms(
+        terms, [whole(terms, spec.pattern)], lambda a: 0 if a[0] else -1, "raw"
+    )
+    text = Text(automaton, spare=spare)
+    if text.void:
+        raise ConstraintError(f"pattern {spec.pattern!r} matches no text")
+    return Constraint(Positions(text))
+
+
+def compile_choice(spec: Choice) -> Constraint:
+    """One of the options."""
+    options = tuple(spec.options)
+    if not options:
+        raise ConstraintError("Choice has no options")
+    for option in options:
+        if any(0xD800 <= ord(c) <= 0xDFFF for c in option):
+            raise ConstraintError(f"the option {option!r} has a lone surrogate, which no text can spell")
+    return Constraint(Positions(Text(TextAutomaton.of_texts(options, "raw"))))
+
+
+def compile_schema(spec: JSONSchema, spare: int | None = SPARE) -> Constraint:
+    """The JSON values of a schema."""
+    book = Book()
+    schema = Schema(book, spec.schema, closed=spec.closed, lenient=spec.lenient)
+    constraint = compile_set(book, schema.number, spec.spacing, spare)
+    constraint.unchecked = tuple(dict.fromkeys(schema.unchecked))
+    return constraint
+
+
+def compile_set(
+    book: Book, number: int, spacing: Literal["template", "compact", "any"], spare: int | None
+) -> Constraint:
+    """The JSON values of a set."""
+    try:
+        grammar = Grammar(book, number, STYLES[spacing], spare)
+    except RecursionError:
+        raise ConstraintError("the schema or one of its patterns is nested too deeply") from None
+    if not grammar.live(number):
+        raise ConstraintError("no JSON value satisfies the schema: its keywords contradict each other")
+    return Constraint(Positions(Structure(grammar), number))

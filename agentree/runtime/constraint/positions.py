@@ -1,0 +1,162 @@
+"""Positions of a constraint: sets of nodes, stepped byte by byte with every step remembered."""
+
+from agentree.errors import ConstraintError
+from agentree.runtime.constraint.machines import End, Machine, Node, Plain
+from agentree.runtime.constraint.structure import Structure
+from agentree.runtime.constraint.text import Text
+
+MOST_BLANKS = 64
+"""Blanks in a row, in flexible spacing."""
+
+MOST_NODES = 2000
+"""Alternatives that one text may leave open."""
+
+MOST_POSITIONS = 100_000
+"""Positions that are remembered; beyond, they are dropped and worked out again."""
+
+_BLANKS = frozenset(b" \n\t\r")
+
+
+class Position:
+    """Where a text stands. Positions that are alike are one object, as long as they are remembered."""
+
+    __slots__ = ("_bytes", "accepting", "after", "blanks", "nodes", "owner", "run", "w")
+
+    def __init__(self, owner: "Positions", nodes: frozenset[Node], blanks: int) -> None:
+        self.owner = owner
+        self.nodes = nodes
+        self.blanks = blanks
+        self.after: dict[int, Position | None] = {}
+        self.accepting = any(n.accepting for n in nodes)
+        """The text may end here."""
+        self.w = min((n.w for n in nodes), key=len)
+        """The shortest rest of the text."""
+        self._bytes: bytes | None = None
+        self.run: tuple[bytes, Position] | None = None
+        """Bytes that must follow, as far as there is no choice, and where they lead."""
+
+    def step(self, byte: int) -> "Position | None":
+        """The position after one more byte; None if it is not legal."""
+        try:
+            return self.after[byte]
+        except KeyError:
+            found = self.after[byte] = self.owner.stepped(self, byte)
+            return found
+
+    def candidates(self) -> tuple[int, ...]:
+        """Bytes that may be legal: a superset."""
+        if len(self.nodes) == 1:
+            (node,) = self.nodes
+            found = tuple(node.machine.candidates(node.state))
+            return (*found, *_BLANKS) if self.owner.flexible and len(found) < 250 else found
+        out = set((self.owner.flexible and _BLANKS) or ())
+        for node in self.nodes:
+            out.update(node.machine.candidates(node.state))
+        return tuple(out)
+
+    def legal(self) -> bytes:
+        """The bytes that may follow."""
+        if self._bytes is None:
+            self._bytes = bytes(b for b in self.candidates() if self.step(b) is not None)
+        return self._bytes
+
+    def only(self) -> int:
+        """The one byte that may follow; -1 if there are several, or none, or the text may end here."""
+        if self.accepting:
+            return -1
+        if self._bytes is not None:
+            return self._bytes[0] if len(self._bytes) == 1 else -1
+        found = -1
+        for byte in self.candidates():
+            if self.step(byte) is not None:
+                if found >= 0:
+                    return -1
+                found = byte
+        return found
+
+    def forced(self) -> "tuple[bytes, Position]":
+        """The bytes that must follow, and the position after them."""
+        if self.run is None:
+            here, out = self, bytearray()
+            while (byte := here.only()) >= 0:
+                after = here.step(byte)
+                assert after is not None
+                out.append(byte)
+                here = after
+            self.run = bytes(out), here
+        return self.run
+
+
+class Positions:
+    """All positions of one constraint. Shared by its requests; safe to lose, as everything can be worked
+    out again.
+    """
+
+    def __init__(self, root: Structure | Text, number: int = 0) -> None:
+        self._known: dict[tuple[frozenset[Node], int], Position] = {}
+        self._end = End()
+        self._bottom = self._end.node(0, None)
+        finish = self._end.node(1, self._bottom)
+        self._structure = root if isinstance(root, Structure) else None
+        self.flexible = isinstance(root, Structure) and root.grammar.style.flexible
+        if isinstance(root, Structure):
+            node = root.value(number, finish)
+        else:
+            self._plain = Plain(root)
+            node = self._plain.node((0, 0, 0), finish)
+        self.start = self.at(frozenset((node,)), 0)
+
+    def at(self, nodes: frozenset[Node], blanks: int) -> Position:
+        """The position of a set of nodes."""
+        key = (nodes, blanks)
+        found = self._known.get(key)
+        if found is None:
+            if len(nodes) > MOST_NODES:
+                raise ConstraintError(
+                    f"the text leaves more than {MOST_NODES} alternatives open: "
+                    "tell the members of anyOf apart earlier"
+                )
+            if len(self._known) > MOST_POSITIONS:
+                self._forget()
+            found = self._known[key] = Position(self, nodes, blanks)
+        return found
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self.start.after.clear()
+        self.start.run = None
+        machines: list[Machine] = [] if self._structure is None else list(self._structure.machines())
+        for machine in machines:
+            machine.forget()
+
+    def stepped(self, position: Position, byte: int) -> Position | None:
+        """One step, worked out."""
+        if self.flexible and byte in _BLANKS:
+            gaps = self._gaps(position)
+            if gaps:
+                return self.at(gaps, position.blanks + 1) if position.blanks < MOST_BLANKS else None
+        out: set[Node] = set()
+        for node in position.nodes:
+            if node.parent is not None:
+                out.update(node.machine.step(node.state, byte, node.parent))
+        return self.at(frozenset(out), 0) if out else None
+
+    def _gaps(self, position: Position) -> frozenset[Node]:
+        out: set[Node] = set()
+        for node in position.nodes:
+            here = node
+            if not node.gap and node.machine.accepts(node.state) and node.parent is not None:
+                here = node.parent
+            if here.gap and here.depth > 0:
+                out.add(here)
+        return frozenset(out)
+
+    def plain(self, position: Position, reach: int) -> Position:
+        """A position that no continuation of up to `reach` bytes tells apart, the same for many positions."""
+        if len(position.nodes) != 1:
+            return position
+        (node,) = position.nodes
+        state = node.machine.plain(node.state, reach)
+        if state == node.state:
+            return position
+        return self.at(frozenset((node.machine.node(state, node.parent),)), position.blanks)
