@@ -1,8 +1,12 @@
 """Fixtures that several test files share."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+# Before any test imports torch: on shared cores, threads that wait by spinning make small models crawl.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentree.runtime.model.batch import Batch, Row
+from agentree.runtime.model.config import read_config
 from agentree.runtime.model.load import LoadedModel, load_model
+from agentree.runtime.model.rope import inverse_frequencies, rotate_
+from agentree.runtime.model.threads import SMALL, threads_for
 from tests.model_reference import Sequences, reference, reference_logits
 from tests.tiny_models import tiny_llama
 
@@ -202,6 +205,39 @@ def test_rows_must_fit_the_batch(llama: tuple[LoadedModel, Any]) -> None:
         model.decoder.forward(Batch(one, one, one, [], one), model.kv)
     with pytest.raises(ValueError, match="2 queries over a context of 1"):
         model.decoder.forward(Batch(one, one, one, [Row(0, 2, one)], one), model.kv)
+
+
+def test_threads_are_given_back(llama: tuple[LoadedModel, Any]) -> None:
+    model, _ = llama
+    seen: list[int] = []
+    before = torch.get_num_threads()
+    for work in (0, SMALL):
+        with threads_for(work):
+            seen.append(torch.get_num_threads())
+    rows = Sequences(model)
+    rows.forward([(rows.new(), [1])])
+    assert seen == [1, before]
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    "scaling", [None, {"rope_type": "linear", "factor": 4.0}, LLAMA3], ids=["default", "linear", "llama3"]
+)
+def test_frequencies_are_those_of_transformers(tmp_path: Path, scaling: dict[str, Any] | None) -> None:
+    folder = tiny_llama(tmp_path, rope_scaling=scaling, rope_theta=5000.0, head_dim=64)
+    config = read_config(folder)
+    theirs = reference(folder).model.rotary_emb.inv_freq
+    assert torch.equal(inverse_frequencies(config.rope, config.head_dim), theirs)
+
+
+def test_rotation_in_half_precision() -> None:
+    """As on a GPU: the product is made in float32, only its result is rounded."""
+    heads = torch.randn(5, 3, 8).bfloat16()
+    rotation = torch.polar(torch.ones(5, 1, 4), torch.randn(5, 1, 4))
+    full, half = heads.float(), heads.clone()
+    rotate_(full, rotation)
+    rotate_(half, rotation)
+    assert torch.equal(full.bfloat16(), half)
 
 
 def test_half_weights_equal_full_ones(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from agentree.errors import ModelError
 from agentree.runtime.model import store
 from agentree.runtime.model.catalog import CATALOG, Entry
 from agentree.runtime.model.fetch import fetch, folder_of
+from agentree.runtime.model.folder import resolve
 from agentree.runtime.model.load import load_model
 from agentree.runtime.model.progress import Step
 from tests.test_model_gguf import write_gguf
@@ -119,6 +121,24 @@ def test_damage_is_named_and_repaired_offline(
     (path.parent / "manifest.json").write_text("{")
     assert "manifest.json" in fetch(entry).repaired[0]
     assert path.read_bytes() == good
+
+
+def test_by_name(entry: Entry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first use fetches, later ones look at the sizes, and damage is named with the way out."""
+    monkeypatch.setitem(cast("dict[str, Entry]", CATALOG), "tiny", entry)
+    found = resolve("tiny")
+    assert (found.path, found.name) == (folder_of(entry), "tiny")
+    offline(monkeypatch, tmp_path)
+    assert resolve("tiny") == found
+    path = found.path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged.*'agentree models fetch tiny'"):
+        resolve("tiny")
+    fetch(entry)
+    manifest = found.path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(f'"format": {store.FORMAT}', '"format": 0'))
+    assert resolve("tiny") == found
+    assert store.is_current(found.path)
 
 
 def test_what_was_done_is_not_repeated(entry: Entry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from agentree.runtime.model.config import ModelConfig
 from agentree.runtime.model.kv import KVPool
 from agentree.runtime.model.linear import Linear
 from agentree.runtime.model.rope import RotaryTable, rotate_
+from agentree.runtime.model.threads import threads_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,16 @@ class Decoder:
         self._head = head
         self._rotary = rotary
 
-    @torch.inference_mode()
+        self._per_token = config.hidden_size * (
+            3 * config.intermediate_size + 2 * (config.heads + config.kv_heads) * config.head_dim
+        )
+        self._per_pair = 2 * config.heads * config.head_dim
+
+    def work(self, batch: Batch) -> int:
+        """Multiplications per layer; those of attention, which run at half the speed, count twice."""
+        read = sum((row.stop - row.start) * row.kv.shape[0] for row in batch.rows)
+        return batch.ids.shape[0] * self._per_token + 2 * read * self._per_pair
+
     def forward(self, batch: Batch, kv: KVPool) -> torch.Tensor:
         """Compute the whole batch; write its K/V; return logits float32 [L, vocab_size] of `batch.wanted`.
 
@@ -65,6 +75,13 @@ class Decoder:
         Raises:
             ValueError: the rows don't fit the batch.
         """
+        with torch.inference_mode():
+            if self.device.type != "cpu":
+                return self._forward(batch, kv)
+            with threads_for(self.work(batch)):
+                return self._forward(batch, kv)
+
+    def _forward(self, batch: Batch, kv: KVPool) -> torch.Tensor:
         config = self.config
         device = self.device
         tokens = batch.ids.shape[0]

@@ -115,7 +115,7 @@ class Tokenizer:
         self._plain = _backend(middle, path)
         self._plain.encode_special_tokens = True
         self.size = config.vocab_size
-        self._unknown = self._plain.token_to_id(str(spec["model"].get("unk_token")))
+        self._unknown = self._plain.token_to_id(spec["model"].get("unk_token") or "")
         self._added = self._plain.get_added_tokens_decoder()
         self._ids = self._plain.get_vocab(with_added_tokens=False)
         highest = max(self._ids.values(), default=-1)
