@@ -50,6 +50,8 @@ class ScriptedEngine:
     """Leased tokens by owner."""
     last_used: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Owners released for good, and from which token on."""
+    expected: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    """Owners and the seconds until they are back, as they were said."""
     open: dict[int, Ticket] = field(default_factory=dict[int, Ticket])
     sinks: list[Sink] = field(default_factory=list[Sink])
     closed: bool = False
@@ -90,6 +92,9 @@ class ScriptedEngine:
 
     def hold(self, hold: Hold, ids: Sequence[int], namespace: Hashable) -> None:
         self.held[hold.owner] = len(ids)
+
+    def expect(self, owner: str, seconds: float) -> None:
+        self.expected.append((owner, seconds))
 
     def release(self, owner: str, *, last_use: bool = True, start: int = 0) -> None:
         if self.held.pop(owner, None) is not None and last_use:

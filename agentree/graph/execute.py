@@ -35,6 +35,7 @@ from agentree.graph.nodes import (
 from agentree.graph.reduce import Selector
 from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared, Task
+from agentree.graph.transcripts import reads
 from agentree.graph.types import Limits
 from agentree.runtime.request import Scope
 
@@ -91,10 +92,14 @@ class Execution:
     async def _visit(self, task: Task, node: NodeSpec, value: object) -> object:
         if isinstance(node, StartNode):
             return value
+        if not reads(node):
+            self._let_go(task, node)
         visit = self._begin(task, node, node.kind)
         output, error = "", "cancelled"
         try:
             made = await self._act(visit, node, value)
+            if reads(node):
+                self._let_go(task, node)
             output, error = shown(made), ""
         except Exception as e:
             error = one_line(e)
@@ -116,9 +121,13 @@ class Execution:
             visit.task.value = await self._call(visit, node, value)
         return visit.task.value
 
+    def _let_go(self, task: Task, node: NodeSpec) -> None:
+        """End the lease of the task's transcript where the plan says that it is not read again."""
+        if self.definition.distance[node.name] == float("inf") and not task.indices:
+            self.shared.lm._let_go(Scope(self.shared.id, self.prefix))
+
     def _begin(self, task: Task, node: NodeSpec, kind: str) -> Visit:
-        branch = "".join(f"[{i}]" for i in task.indices)
-        task.path = self.shared.path(f"{self.prefix}{node.name}{branch}")
+        task.path = self.shared.path(f"{self.prefix}{node.name}{_branch(task)}")
         visit = Visit(self.shared, self.definition, task, task.path)
         visit.emit(NodeStarted(node=node.name, kind=kind))
         return visit
@@ -132,7 +141,10 @@ class Execution:
         program, task = node.program, visit.task
         cell = Cell(program._new_state())
         inner = Execution(self.shared, program._definition, program.limits, cell, f"{visit.path}/")
-        return await inner.run(value, task.transcript if node.transcript == "fork" else None, task.trail)
+        try:
+            return await inner.run(value, task.transcript if node.transcript == "fork" else None, task.trail)
+        finally:
+            self.shared.lm._let_go(Scope(self.shared.id, inner.prefix))
 
     # ------------------------------------------------------------------------------- forks and joins
 
@@ -150,7 +162,11 @@ class Execution:
         async with self._branching(task, len(begins)) as kids:
             starts = [(self._child(task, cell, kids, i), to, item) for i, (to, item) in enumerate(begins)]
             parallel = route.parallel if isinstance(route, MapWay) else None
-            arrivals = await Branches(fork, regions, self, parallel).run(starts)
+            try:
+                arrivals = await Branches(fork, regions, self, parallel).run(starts)
+            finally:
+                for child, _, _ in starts:
+                    self.shared.lm._let_go(Scope(self.shared.id, self.prefix + _branch(child)))
             join = regions.final[fork]
             task.trail.join([arrival.task.trail for arrival in arrivals])
             made, winner = self._reduce(task, join, arrivals)
@@ -245,6 +261,10 @@ class Execution:
         finally:
             self._end(visit, node, output, error)
         return made.value
+
+
+def _branch(task: Task) -> str:
+    return "".join(f"[{i}]" for i in task.indices)
 
 
 def _items(node: NodeSpec, value: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agentree.errors import InvalidArgument, InvalidValue
 from agentree.lm import seeds
 from agentree.lm.generation import Generation, Usage
+from agentree.lm.holding import leave
 from agentree.lm.session import Session
 from agentree.lm.target import Target
 from agentree.runtime.request import Request, Result, Sampling, TokenCounts
@@ -117,6 +118,7 @@ def finished(
         ) from error
     if isinstance(value, ToolCalls):
         transcript = transcript._after_calls(len(value.calls))
+    leave(transcript, value)
     return Generation(
         value=value,
         text=result.text,

@@ -1,13 +1,19 @@
 """Who holds which part of the cache: leases that belong to scopes, and end with them."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agentree.lm import waits
 from agentree.lm.session import Session
 from agentree.runtime.request import Hold, Scope
+from agentree.tools import ToolCalls
 
 if TYPE_CHECKING:
     from agentree.lm.transcript import Transcript
+    from agentree.lm.turns import Conversation
+
+_INDEX = re.compile(r"\[\d+\]")
 
 
 class Holder:
@@ -86,9 +92,27 @@ def _owner(session: Session, scope: Scope, suffix: str) -> str:
     return f"{scope.run}/{scope.path}{suffix}:{session.number()}"
 
 
+def owner_of(scope: Scope) -> str:
+    """Who holds the transcripts of a run's visits: each path of tasks holds one, which grows along it.
+
+    The run itself on its main path, `run/[2]` on a branch, `run/call` inside of a program that it calls.
+    """
+    program, _, node = scope.path.rpartition("/")
+    parts = (scope.run, program, "".join(_INDEX.findall(node)))
+    return "/".join(part for part in parts if part)
+
+
 def request_hold(session: Session, holder: Holder | None, scope: Scope) -> Hold | None:
-    """The lease that a request takes: its branch's, else its run's where the run holds its transcript."""
+    """The lease that a request takes: its branch's, else its task's where the run holds its transcripts."""
     held = holder.hold() if holder is not None else None
     if held is None and scope.run and scope.run in session.held_runs:
-        return Hold(scope.run)
+        return Hold(owner_of(scope))
     return held
+
+
+def leave(of: "Conversation", value: object) -> None:
+    """A turn is over: say when its transcript is expected back, from what was generated."""
+    hold = request_hold(of._session, of._holder, of._scope)
+    if hold is not None:
+        calls = value.calls if isinstance(value, ToolCalls) else ()
+        of._session.leave(hold.owner, [waits.tool(c.name) for c in calls] or [waits.after(of._scope.path)])

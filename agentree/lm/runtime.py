@@ -16,6 +16,7 @@ from agentree.events import Bus, Event, Forked
 from agentree.lm.drift import TemplateReport
 from agentree.lm.forks import Forks, branches
 from agentree.lm.generation import Stats
+from agentree.lm.holding import owner_of
 from agentree.lm.home import Home, Settings
 from agentree.lm.seeds import Seeds
 from agentree.lm.transcript import Transcript
@@ -180,6 +181,10 @@ class Runtime:
             yield
         finally:
             session.end_run(run)
+
+    def _let_go(self, scope: Scope) -> None:
+        """The transcript of this task path of a run was used for the last time: its lease ends now."""
+        self._home.session.release(owner_of(scope), last_use=True)
 
     @property
     def _bus(self) -> Bus:

@@ -14,6 +14,7 @@ from agentree.lm.drift import TemplateReport, check_template
 from agentree.lm.generation import Stats
 from agentree.lm.inbox import Inbox, Inboxes
 from agentree.lm.prompt import Prompts, TextTokens
+from agentree.lm.waits import Waits
 from agentree.runtime.request import Hold, Request, Result, Sink, Ticket
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class EngineLike(Protocol):
     def submit_all(self, requests: list[tuple[Request, Sink]]) -> list[Ticket]: ...
     def abort(self, ticket: Ticket) -> None: ...
     def hold(self, hold: Hold, ids: Sequence[int], namespace: Hashable) -> None: ...
+    def expect(self, owner: str, seconds: float) -> None: ...
     def release(self, owner: str, *, last_use: bool = True, start: int = 0) -> None: ...
     def release_run(self, run: str) -> None: ...
     def stats(self) -> Any: ...
@@ -139,6 +141,7 @@ class Session:
         """Bound constraints of the types asked for so far."""
         self.held_runs: set[str] = set()
         """Runs whose transcripts are leased from turn to turn."""
+        self.waits = Waits()
         self._numbers = itertools.count(1)
         self._sizes = (("the model's context", context), ("the KV pool", pool))
         self._lock = threading.Lock()
@@ -155,6 +158,9 @@ class Session:
     ) -> Running:
         """Submit a wave of requests from an event loop. Raises RuntimeClosed and ContextOverflow."""
         running = Running(self.inboxes.current(), self.engine(), changed=changed)
+        for request in requests:
+            if request.hold is not None:
+                self.waits.back(request.hold.owner)
         running.submit(requests, progress=progress)
         return running
 
@@ -183,8 +189,15 @@ class Session:
         with suppress(RuntimeClosed):
             self.engine().hold(hold, ids, namespace)
 
+    def leave(self, owner: str, what: Sequence[str]) -> None:
+        """An owner does something else before it goes on: its lease says for how long, by the means."""
+        seconds = self.waits.leave(owner, what)
+        with suppress(RuntimeClosed):
+            self.engine().expect(owner, seconds)
+
     def release(self, owner: str, *, last_use: bool, start: int = 0) -> None:
         """End a lease. Harmless when closed, as is ending one twice."""
+        self.waits.forget(owner)
         with suppress(RuntimeClosed):
             self.engine().release(owner, last_use=last_use, start=start)
 
@@ -195,6 +208,7 @@ class Session:
     def end_run(self, run: str) -> None:
         """End all leases of a run."""
         self.held_runs.discard(run)
+        self.waits.forget_run(run)
         with suppress(RuntimeClosed):
             self.engine().release_run(run)
 

@@ -49,6 +49,8 @@ class Conversation:
     """Tool calls generated so far."""
     _holder: Holder | None = None
     """The branch whose lease moves along with what is generated here."""
+    _agent: int = 0
+    """Number of the conversation since something was computed on it: earlier ones are served first."""
 
     @property
     def token_ids(self) -> Sequence[int]:
@@ -106,6 +108,7 @@ class Conversation:
             max_tokens=max_tokens,
             namespace=self._namespace(),
             scope=self._scope,
+            agent=None if self._scope.run else self._agent or None,
             hold=request_hold(self._session, self._holder, self._scope),
             **options,
         )
@@ -153,11 +156,14 @@ class Conversation:
                 raise InvalidArgument(
                     "there is nothing to go on from: the transcript holds only empty raw text"
                 )
-            return self
+            return self._begun()
         head = self._head
         opening = prompts.opening(head.messages(), head.tools) if head is not None else NOTHING
-        begun = self._closed()._grown(*opening)
+        begun = self._closed()._begun()._grown(*opening)
         return begun._with_piece(prompts.turn_opening, in_turn=True, raw=True)
+
+    def _begun(self) -> Self:
+        return self if self._agent else replace(self, _agent=self._session.number())
 
     def _ended(self) -> Self:
         return replace(self, _raw=not self._in_turn)

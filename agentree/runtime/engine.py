@@ -1,28 +1,35 @@
 """The engine: one thread that owns the model, the pool and the tree, and turns requests into tokens."""
 
 import itertools
+import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
-import numpy as np
 import torch
 
-from agentree.errors import AgentreeError, ContextOverflow, RuntimeClosed
+from agentree.errors import RuntimeClosed
 from agentree.events import Bus
+from agentree.runtime.batching import batch_of
 from agentree.runtime.cache import Cache
 from agentree.runtime.commit import End, append_forced, commit
+from agentree.runtime.fit import refuse_unfit
 from agentree.runtime.leases import Leases
-from agentree.runtime.model.batch import Batch, Row
 from agentree.runtime.model.load import LoadedModel
 from agentree.runtime.reporter import Reporter
 from agentree.runtime.request import Hold, Progress, Request, Sink, Ticket
 from agentree.runtime.scheduler import Scheduler, Step
 from agentree.runtime.sequence import Sequence as Live
+from agentree.runtime.snapshot import snapshot
 from agentree.runtime.stats import EngineStats
 from agentree.runtime.text import TextStream
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -46,6 +53,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self._wake = threading.Condition()
         self._todo: list[Callable[[], None]] = []
+        self._doing: deque[Callable[[], None]] = deque()
         self._sequences: dict[int, Live] = {}
         self._deliveries: list[Callable[[], None]] = []
         self._closing = False
@@ -53,6 +61,9 @@ class Engine:
         self._reporter = Reporter(bus, self._cache, self._scheduler)
         self._stats = EngineStats(pool=model.kv.slots, free=model.kv.slots)
         self._thread = threading.Thread(target=self._run, name="agentree-engine", daemon=True)
+        self._launch()
+
+    def _launch(self) -> None:
         self._thread.start()
 
     # ------------------------------------------------------------------------- from any thread
@@ -90,17 +101,29 @@ class Engine:
         """Lease as much of a transcript as is cached. Harmless when the engine is closed."""
         self._post_quietly(lambda: self._leases.hold_ids(hold.owner, ids, namespace, hold.seconds))
 
+    def expect(self, owner: str, seconds: float) -> None:
+        """Say anew how long until an owner uses what it holds. Harmless where it holds nothing."""
+        self._post_quietly(lambda: self._leases.expect(owner, seconds))
+
     def release(self, owner: str, *, last_use: bool = True, start: int = 0) -> None:
         """End an owner's lease. With `last_use` its tokens from `start` on are the next to be evicted."""
         self._post_quietly(lambda: self._leases.release(owner, last_use=last_use, start=start))
 
     def release_run(self, run: str) -> None:
-        """End the leases of all owners named `run` or `run/...`."""
-        self._post_quietly(lambda: self._leases.release_run(run))
+        """The run is over: end the leases of all owners named `run` or `run/...`."""
+        self._post_quietly(lambda: self._forget(run))
 
     def stats(self) -> EngineStats:
         """Counters and pool as of the last step."""
         return self._stats
+
+    def snapshot(self, reply: Callable[[dict[str, Any]], None]) -> None:
+        """Have `reply` called on the engine thread with what `snapshot.snapshot` tells of this moment.
+
+        Raises:
+            RuntimeClosed: The engine is closed or has failed.
+        """
+        self.post(lambda: reply(snapshot(self._stats, self._cache, self._scheduler)))
 
     def close(self) -> None:
         """Stop after the step that is running. Requests that are not over fail with RuntimeClosed."""
@@ -130,55 +153,53 @@ class Engine:
         return error
 
     def _refuse_unfit(self, request: Request) -> None:
-        prompt = len(request.prompt)
-        needed = prompt + request.max_tokens
-        if prompt == 0:
-            raise AgentreeError(
-                "a request needs at least one token of prompt: add a message or raw text first"
-            )
-        for limit, what, remedy in (
-            (self._model.config.context, "the model's context", "shorten the transcript or max_tokens"),
-            (self._model.kv.slots, "the KV pool", "open the runtime with a larger kv_tokens"),
-        ):
-            if needed > limit:
-                raise ContextOverflow(
-                    f"{prompt} prompt tokens and up to {request.max_tokens} new ones need {needed}, but "
-                    f"{what} holds {limit}: {remedy}",
-                    needed=needed,
-                    limit=limit,
-                )
+        config = self._model.config
+        refuse_unfit(request, context=config.context, slots=self._model.kv.slots, vocab=config.vocab_size)
 
     # ---------------------------------------------------------------------- on the engine thread
 
     def _run(self) -> None:
         try:
-            while True:
-                with self._wake:
-                    while not (self._todo or self._closing or self._busy):
-                        self._wake.wait()
-                    todo, self._todo = self._todo, []
-                    closing = self._closing
-                for action in todo:
-                    action()
-                if closing:
-                    break
-                if self._busy:
-                    self._step()
-                else:
-                    self._stats = self._reporter.after_step(idle=True)
+            while self._turn():
+                pass
         except BaseException as error:
             with self._wake:
                 self._failure = error
         finally:
-            with self._wake:
-                closed = self._closed()
-                self._closing = True
-                todo, self._todo = self._todo, []
-            for deliver in self._deliveries:
-                deliver()
-            for sequence in tuple(self._sequences.values()):
-                sequence.ticket.sink.failed(closed)
-            self._sequences.clear()
+            self._end()
+
+    def _turn(self) -> bool:
+        """Do what was asked for and one step; False once the engine is closing."""
+        with self._wake:
+            while not (self._todo or self._closing or self._busy):
+                self._wake.wait()
+            self._doing.extend(self._todo)
+            self._todo.clear()
+            closing = self._closing
+        while self._doing:
+            self._doing.popleft()()
+        if closing:
+            return False
+        if self._busy:
+            self._step()
+        self._stats = self._reporter.after_step(idle=not self._busy)
+        self._flush()
+        return True
+
+    def _end(self) -> None:
+        with self._wake:
+            closed = self._closed()
+            self._closing = True
+            self._doing.extend(self._todo)
+            self._todo.clear()
+        # Requests that were submitted and not taken up wait for an answer as well.
+        for action in self._doing:
+            with suppress(Exception):
+                action()
+        for sequence in tuple(self._sequences.values()):
+            self._hear(sequence.ticket.sink.failed, closed)
+        self._sequences.clear()
+        self._flush()
 
     @property
     def _busy(self) -> bool:
@@ -192,7 +213,7 @@ class Engine:
                 sequence.complete = append_forced(sequence, None)
                 sequence.static = sequence.length
         except Exception as error:
-            ticket.sink.failed(error)
+            self._hear(ticket.sink.failed, error)
             return
         self._sequences[ticket.number] = sequence
         self._scheduler.add(sequence)
@@ -215,7 +236,9 @@ class Engine:
             self._finish(sequence, End("stop"))
         if step.chunks:
             try:
-                logits, row_of = self._forward(step)
+                batch, row_of = batch_of(step)
+                logits = self._model.decoder.forward(batch, self._model.kv)
+                self._reporter.counters.forward_passes += 1
             except Exception as error:
                 # A running request outside this batch may stand on nodes that were published for it.
                 for sequence in tuple(self._scheduler.running):
@@ -225,33 +248,6 @@ class Engine:
                 self._commit(step, logits, row_of)
         if self._check_every_step:
             self._scheduler.check()
-        self._stats = self._reporter.after_step(idle=not self._busy)
-        deliveries, self._deliveries = self._deliveries, []
-        for deliver in deliveries:
-            deliver()
-
-    def _forward(self, step: Step) -> tuple[torch.Tensor, dict[int, int]]:
-        """Run the batch: logits [wanted, vocab], and which of its rows belongs to which query."""
-        chunks = [c for c in step.chunks if c.stop > c.start]
-        ids = np.concatenate([c.sequence.ids[c.start : c.stop] for c in chunks]).astype(np.int64)
-        positions = np.concatenate([np.arange(c.start, c.stop) for c in chunks])
-        rows: list[Row] = []
-        begin = 0
-        for c in chunks:
-            end = begin + c.stop - c.start
-            rows.append(Row(begin, end, torch.from_numpy(c.sequence.row[: c.stop])))
-            begin = end
-        wanted = sorted({query for c in step.chunks for _, query in c.wanted})
-        batch = Batch(
-            ids=torch.from_numpy(ids),
-            positions=torch.from_numpy(positions),
-            slots=torch.from_numpy(np.concatenate([c.writes for c in chunks])),
-            rows=rows,
-            wanted=torch.tensor(wanted, dtype=torch.int64),
-        )
-        logits = self._model.decoder.forward(batch, self._model.kv)
-        self._reporter.counters.forward_passes += 1
-        return logits, {query: i for i, query in enumerate(wanted)}
 
     def _commit(self, step: Step, logits: torch.Tensor, row_of: dict[int, int]) -> None:
         for chunk in step.chunks:
@@ -261,13 +257,16 @@ class Engine:
             try:
                 rows = logits[[row_of[query] for _, query in chunk.wanted]]
                 end = commit(chunk, rows, jump_forward=self._jump_forward and sequence.request.jump_forward)
+                if end is not None:
+                    self._finish(sequence, end)
+                elif sequence.generated:
+                    self._report(sequence, sequence.text.take())
             except Exception as error:
                 self._fail(sequence, error)
-                continue
-            if end is not None:
-                self._finish(sequence, end)
-            elif sequence.generated:
-                self._report(sequence, sequence.text.take())
+
+    def _forget(self, run: str) -> None:
+        self._leases.release_run(run)
+        self._scheduler.waiting.forget(run)
 
     def _finish(self, sequence: Live, end: End) -> None:
         kept, fragment = sequence.text.kept()
@@ -281,23 +280,30 @@ class Engine:
         self._scheduler.remove(sequence)
         self._reporter.ended(sequence, end.finish)
         result = sequence.result(finish=end.finish, end_token=end.end_token, tail=tail)
-        self._deliver(lambda: sequence.ticket.sink.done(result))
+        self._hear(sequence.ticket.sink.done, result)
 
     def _fail(self, sequence: Live, error: Exception) -> None:
         self._sequences.pop(sequence.ticket.number, None)
         self._scheduler.remove(sequence)
         self._reporter.ended(sequence, "failed")
-        self._deliver(lambda: sequence.ticket.sink.failed(error))
+        self._hear(sequence.ticket.sink.failed, error)
 
     def _report(self, sequence: Live, text: str) -> None:
         if not text:
             return
-        progress = sequence.ticket.sink.progress
-        if progress is not None:
-            report = Progress(text, sequence.generated)
-            self._deliver(lambda: progress(report))
+        if sequence.ticket.sink.progress is not None:
+            self._hear(sequence.ticket.sink.progress, Progress(text, sequence.generated))
         self._reporter.text(sequence, text)
 
-    def _deliver(self, call: Callable[[], None]) -> None:
+    def _hear(self, call: Callable[[T], None], what: T) -> None:
         """Call a sink at the end of the step, when the stats already tell of what it says."""
-        self._deliveries.append(call)
+        self._deliveries.append(lambda: call(what))
+
+    def _flush(self) -> None:
+        deliveries, self._deliveries = self._deliveries, []
+        for deliver in deliveries:
+            try:
+                deliver()
+            except Exception:
+                # A sink that fails can't be told so; everybody else goes on.
+                _log.exception("a sink raised")

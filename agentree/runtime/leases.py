@@ -30,6 +30,12 @@ class Leases:
         self.hold(owner, match.node, seconds)
         self._cache.unlock(lock)
 
+    def expect(self, owner: str, seconds: float) -> None:
+        """Say anew how long until an owner is back. Harmless where it holds nothing."""
+        lease = self._by_owner.get(owner)
+        if lease is not None:
+            self._cache.renew(lease, next_use=time.monotonic() + seconds)
+
     def release(self, owner: str, *, last_use: bool, start: int = 0) -> None:
         """End an owner's lease. With `last_use` its tokens from `start` on are the next to be evicted."""
         lease = self._by_owner.pop(owner, None)

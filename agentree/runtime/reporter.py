@@ -15,6 +15,7 @@ from agentree.events import (
     TextGenerated,
 )
 from agentree.runtime.cache import Cache, Eviction
+from agentree.runtime.request import Scope
 from agentree.runtime.scheduler import Scheduler
 from agentree.runtime.sequence import Sequence
 from agentree.runtime.stats import Counters, EngineStats
@@ -91,10 +92,13 @@ class Reporter:
         """Tell what the cache gave up in this step, and copy the counters and the pool's state."""
         cache, counters = self._cache, self.counters
         for report in cache.take_reports():
+            by = Scope.named(report.by)
             if isinstance(report, Eviction):
-                self._bus.emit(Evicted(path=report.by, tokens=report.tokens))
+                self._bus.emit(Evicted(run=by.run, path=by.path, tokens=report.tokens))
             else:
-                self._bus.emit(LeaseRevoked(path=report.by, owner=report.owner, tokens=report.tokens))
+                self._bus.emit(
+                    LeaseRevoked(run=by.run, path=by.path, owner=report.owner, tokens=report.tokens)
+                )
         counters.evicted_tokens = cache.evicted_tokens
         counters.revoked_leases = cache.revoked_leases
         stats = EngineStats(

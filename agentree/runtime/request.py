@@ -23,6 +23,17 @@ class Scope:
     run: str = ""
     path: str = ""
 
+    @property
+    def name(self) -> str:
+        """Both in one: `run/path`; the path alone outside of a run."""
+        return f"{self.run}/{self.path}" if self.run else self.path
+
+    @classmethod
+    def named(cls, name: str) -> "Scope":
+        """The scope of such a name. Paths have no slash outside of a run."""
+        run, slash, path = name.partition("/")
+        return cls(run, path) if slash else cls("", name)
+
 
 @dataclass(frozen=True)
 class Hold:
@@ -53,6 +64,8 @@ class Request:
     """Requests share cache only inside one namespace: a typed tuple of model, adapter, salt."""
     scope: Scope = Scope()
     hold: Hold | None = None
+    agent: Hashable = None
+    """Agents are served in the order in which they began. None: the scope's run; "" there: nobody else's."""
     jump_forward: bool = True
 
 

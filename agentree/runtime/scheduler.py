@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from agentree.errors import ContextOverflow
 from agentree.runtime.cache import Cache, CacheError, OutOfSlots
+from agentree.runtime.queue import Queue
 from agentree.runtime.sequence import Sequence
 
 
@@ -48,17 +49,18 @@ class Scheduler:
 
     def __init__(self, cache: Cache, *, scratch: int, max_batch_tokens: int) -> None:
         self.cache = cache
-        self.waiting: list[Sequence] = []
+        self.waiting = Queue()
         self.running: list[Sequence] = []
         self._scratch = scratch
         self._max_batch_tokens = max_batch_tokens
+        # The other half of each step is for prompts, however many sequences decode.
+        self._most_running = max(1, max_batch_tokens // 2)
         # Query index in this step by slot: lets identical prompts share one logits row.
         self._query_of = np.full(scratch + 1, -1, np.int64)
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence; the queue is in order of arrival, also after a preemption."""
-        self.waiting.append(sequence)
-        self.waiting.sort(key=lambda s: s.ticket.number)
+        """Queue a sequence."""
+        self.waiting.add(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out and give back everything it holds."""
@@ -87,18 +89,19 @@ class Scheduler:
     def plan(self) -> Step:
         """The next forward. Sequences that decode come first, each group in order of arrival."""
         step = Step()
+        self.waiting.step += 1
         decoding = [s for s in self.running if not s.prefilling]
         prefilling = [s for s in self.running if s.prefilling]
         for sequence in (*decoding, *prefilling):
             if sequence in self.running and step.queries < self._max_batch_tokens:
                 self._schedule(sequence, step)
-        for sequence in tuple(self.waiting):
-            if step.queries >= self._max_batch_tokens:
+        for sequence in self.waiting:
+            if step.queries >= self._max_batch_tokens or len(self.running) >= self._most_running:
                 break
             if step.preempted or (not self._awaits_trunk(sequence, step) and not self._admit(sequence, step)):
                 break
         if not (step.chunks or step.ready or step.failed) and self.waiting:
-            self._fail_stuck(self.waiting[0], step)
+            self._fail_stuck(next(iter(self.waiting)), step)
         for chunk in step.chunks:
             self._query_of[chunk.sequence.row[chunk.start : chunk.stop]] = -1
         return step
@@ -225,7 +228,7 @@ class Scheduler:
         """Private slots for `row[have:stop]`, at others' expense if need be; False: not in this step."""
         while True:
             try:
-                slots = self.cache.allocate(stop - sequence.have, by=sequence.request.scope.path)
+                slots = self.cache.allocate(stop - sequence.have, by=sequence.request.scope.name)
             except OutOfSlots as error:
                 victim = self._victim(sequence, step)
                 if victim is not None:

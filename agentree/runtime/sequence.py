@@ -50,6 +50,8 @@ class Sequence:
     near_ties: int = 0
     scores: list[float] = field(default_factory=list[float])
     miss: str = ""
+    rank: tuple[int, tuple[int, ...], int] | None = None
+    """Where it belongs in the queue: when its agent began, its branch, its number."""
     started: float = field(default_factory=time.monotonic)
 
     @classmethod

@@ -92,6 +92,11 @@ class ScriptedEngine:
             self._leases.hold_ids(hold.owner, ids, namespace, hold.seconds)
             self._settle()
 
+    def expect(self, owner: str, seconds: float) -> None:
+        """Say anew how long until an owner uses what it holds."""
+        with self._lock:
+            self._leases.expect(owner, seconds)
+
     def release(self, owner: str, *, last_use: bool = True, start: int = 0) -> None:
         """End an owner's lease."""
         with self._lock:
@@ -102,6 +107,7 @@ class ScriptedEngine:
         """End all leases of a run."""
         with self._lock:
             self._leases.release_run(run)
+            self._scheduler.waiting.forget(run)
             self._settle()
 
     def stats(self) -> EngineStats:
