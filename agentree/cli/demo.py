@@ -12,7 +12,7 @@ from agentree.lm import Runtime, Usage
 from agentree.tools.builtin.calculator import calculator
 from agentree.trace.text import percent
 
-QUESTIONS = (("What is 17*23?", "391"), ("What is (45+55)*3?", "300"))
+QUESTIONS = (("What is 17*23?", "391"), ("What is 812-97?", "715"))
 """What is asked, and what the calculator must have said."""
 
 

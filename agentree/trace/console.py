@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from agentree.events import Event
@@ -31,7 +32,7 @@ class ConsoleView:
         self.picture = Picture()
         self._console = console or Console(stderr=True, highlight=False)
         self._glyphs = glyphs_for(self._console)
-        self._began = time.monotonic()
+        self._began = time.time()
         self._live = Live(
             console=self._console,
             auto_refresh=False,
@@ -46,36 +47,32 @@ class ConsoleView:
 
     def tick(self) -> None:
         """Draw the present state."""
-        size = self._console.size
-        drawing = Drawing(self.picture, size.width - 1, now=time.time(), glyphs=self._glyphs)
+        lines = self._drawing().live(self._console.height - 1)
         if not self._live.is_started:
             self._live.start()
-        self._live.update(Group(*map(_cropped, drawing.live(size.height - 1))), refresh=True)
+        self._live.update(Group(*map(_cropped, lines)), refresh=True)
 
     def close(self) -> None:
         """Take the live view down; print the tree and the summary."""
         self._live.stop()
-        drawing = Drawing(self.picture, self._console.width - 1, now=time.time(), glyphs=self._glyphs)
-        if self.picture.runs:
-            self._print(drawing.figures()[:1] + drawing.tree(_FINAL_ROWS))
-            self._print([Text(), *self._summary()])
-
-    def _summary(self) -> list[Text]:
-        wall = time.monotonic() - self._began
-        rows = facts(self.picture, wall=wall, output=not sys.stdout.isatty())
-        lines: list[Text] = []
-        for name, figure, remark in rows:
-            lines.append(
-                Text()
-                .append(f"{name:<15} ", "dim")
-                .append(figure, "bold")
-                .append(f"  {remark}" if remark else "", "dim")
-            )
-        return lines
-
-    def _print(self, lines: list[Text]) -> None:
-        for line in lines:
+        if not self.picture.runs:
+            return
+        drawing = self._drawing()
+        for line in drawing.figures()[:1] + drawing.tree(_FINAL_ROWS):
             self._console.print(line, soft_wrap=True)
+        self._console.print()
+        self._console.print(self._summary())
+
+    def _drawing(self) -> Drawing:
+        now = time.time()
+        return Drawing(self.picture, self._console.width - 1, now=now, since=self._began, glyphs=self._glyphs)
+
+    def _summary(self) -> Table:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        rows = facts(self.picture, wall=time.time() - self._began, output=not sys.stdout.isatty())
+        for name, figure, remark in rows:
+            table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
+        return table
 
 
 def _cropped(line: Text) -> Text:

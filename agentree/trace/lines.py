@@ -42,16 +42,18 @@ class LineView:
         if not self.picture.runs:
             return
         rows = [
-            branch for run in self.picture.runs.values() for branch in run.root.walk() if branch.generations
+            (run, branch)
+            for run in self.picture.runs.values()
+            for branch in run.root.walk()
+            if branch.generations
         ]
         if rows:
-            head = ("path", "gens", "cached", "computed", "forced", "sampled", "passes")
-            self._write(["", _cells(*head)])
-            for branch in rows:
-                tokens = branch.tokens
-                numbers = (branch.generations, tokens.cached, tokens.computed, tokens.forced, tokens.sampled)
-                name = one_line(branch.path or "(transcript)", 38)
-                self._write([_cells(name, *map(count, numbers), count(branch.passes))])
+            self._write(["", _cells("path", "gens", "cached", "computed", "forced", "sampled", "passes")])
+        for run, branch in rows:
+            tokens = branch.tokens
+            name = one_line(self.picture.label(run, branch.path), 38)
+            numbers = (branch.generations, tokens.cached, tokens.computed, tokens.forced, tokens.sampled)
+            self._write([_cells(name, *map(count, numbers), count(branch.passes))])
         wall = time.monotonic() - self._began
         self._write([""])
         for name, figure, remark in facts(self.picture, wall=wall, output=self._output):

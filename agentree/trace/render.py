@@ -99,10 +99,19 @@ def share_bar(part: float, whole: float, width: int, colour: str, glyphs: Glyphs
 class Drawing:
     """One drawing of a picture for a terminal of some width, at one moment (seconds since the epoch)."""
 
-    def __init__(self, picture: Picture, width: int, *, now: float, glyphs: Glyphs = COLOURED) -> None:
+    def __init__(
+        self,
+        picture: Picture,
+        width: int,
+        *,
+        now: float,
+        since: float | None = None,
+        glyphs: Glyphs = COLOURED,
+    ) -> None:
         self.picture = picture
         self.width = max(width, 40)
         self.now = now
+        self.since = picture.began if since is None else since
         self.glyphs = glyphs
         self.columns = (
             (8, 10, 8, 9) if self.width >= 100 else (7, 9, 7, 8) if self.width >= 70 else (5, 5, 5, 5)
@@ -147,7 +156,9 @@ class Drawing:
             line.append("  ").append(clip(model.model, self.width // 2 - 8, self.glyphs), "bold")
             how = f"{dot}{escape(model.device)}{dot}{escape(model.weights)}"
             line.append(clip(how, self.width - line.cell_len - 11, self.glyphs), "dim")
-        spent = duration(max(self.now - self.picture.began, 0)) if self.picture.began else ""
+        if not self.picture.began:
+            line.append("  starting ", "dim").append(*self._mark("running"))
+        spent = duration(max(self.now - self.since, 0)) if self.since else ""
         return line.append(" " * max(self.width - line.cell_len - len(spent), 1)).append(spent, "dim")
 
     def _loading(self, event: ModelLoading) -> Text:
@@ -227,7 +238,7 @@ class Drawing:
         if isinstance(item, Call):
             return self._call(line, item)
         if not isinstance(item, Branch):
-            line.append(clip(item.program or "transcripts", self.width // 3, self.glyphs), "bold")
+            line.append(clip(self.picture.label(item, ""), self.width // 3, self.glyphs), "bold")
             room = self.label + self.bar - line.cell_len - 2
             line.append("  ").append(clip(item.input, max(room, 0), self.glyphs), "dim italic")
             return self._numbers(line, item.root.sum(), strong=True)

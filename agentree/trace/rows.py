@@ -21,7 +21,7 @@ class Row:
 
 def _rows_below(branch: Branch, parent: int, out: list[Row]) -> None:
     out += [Row(call, parent, branch.touched) for call in branch.calls]
-    for child in branch.children.values():
+    for child in branch.ordered():
         out.append(Row(child, parent, child.touched))
         _rows_below(child, len(out) - 1, out)
 

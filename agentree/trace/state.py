@@ -15,6 +15,7 @@ KEPT_TEXT = 4000
 RATE_WINDOW = 2.0
 """Seconds over which the present rate is measured."""
 
+_BRANCH = re.compile(r"\[(\d+)\]")
 _SEGMENT = re.compile(r"(?P<base>.*?)(?P<branches>(?:\[\d+\])*)(?P<visit>#\d+)?")
 
 
@@ -111,10 +112,14 @@ class Branch:
     touched: int = 0
     children: dict[str, "Branch"] = field(default_factory=dict[str, "Branch"])
 
+    def ordered(self) -> list["Branch"]:
+        """What is below, in order of appearance; the branches of forks by their number."""
+        return sorted(self.children.values(), key=_branch_number)
+
     def walk(self) -> Iterator["Branch"]:
-        """This branch and all below it, depth first, in order of appearance."""
+        """This branch and all below it, depth first."""
         yield self
-        for child in self.children.values():
+        for child in self.ordered():
             yield from child.walk()
 
     @property
@@ -135,11 +140,18 @@ class Branch:
         return total
 
 
+def _branch_number(branch: Branch) -> int:
+    match = _BRANCH.match(branch.name)
+    return int(match[1]) if match else -1
+
+
 @dataclass
 class RunView:
     """A run of a program, or (id "") what was done with transcripts outside one."""
 
     id: str
+    number: int
+    """1 for the first run of the trace."""
     root: Branch
     program: str = ""
     input: str = ""
@@ -203,6 +215,11 @@ class Picture:
         span = max(min(now - self.began, RATE_WINDOW), 0.25)
         return sum(tokens for _, tokens in self._rate) / span
 
+    def label(self, run: RunView, path: str) -> str:
+        """Name of a path outside of its tree: with the run's number where there are several."""
+        name = path or run.program or "transcripts"
+        return f"{run.number}:{name}" if len(self.runs) > 1 else name
+
     def calls(self) -> Iterator[tuple[Branch, Call]]:
         """All tool calls with the branch that made each."""
         for run in self.runs.values():
@@ -221,7 +238,7 @@ class Picture:
     def _run(self, run: str) -> RunView:
         view = self.runs.get(run)
         if view is None:
-            view = self.runs[run] = RunView(run, Branch("", ""))
+            view = self.runs[run] = RunView(run, len(self.runs) + 1, Branch("", ""))
         return view
 
     def _branch(self, event: ev.Event) -> Branch:

@@ -3,8 +3,8 @@
 from agentree.trace.state import Picture
 from agentree.trace.text import count, duration, one_line, percent
 
-_MISSES = 5
-"""Reasons of cache misses that a summary lists."""
+_MISSES = 3
+"""Cache misses that a summary lists with their reasons: those that cost most."""
 
 
 def facts(picture: Picture, *, wall: float, output: bool) -> list[tuple[str, str, str]]:
@@ -40,13 +40,16 @@ def facts(picture: Picture, *, wall: float, output: bool) -> list[tuple[str, str
     for run in picture.runs.values():
         if output and run.output:
             out.append(("output", one_line(run.output, 500), ""))
-    missed = [branch for run in picture.runs.values() for branch in run.root.walk() if branch.miss]
-    out += [
-        ("miss", one_line(branch.path or "transcript", 60), one_line(branch.miss))
-        for branch in missed[:_MISSES]
+    missed = [
+        (branch.tokens.computed, picture.label(run, branch.path), branch.miss)
+        for run in picture.runs.values()
+        for branch in run.root.walk()
+        if branch.miss
     ]
+    missed.sort(key=lambda miss: -miss[0])
+    out += [("miss", one_line(name, 60), one_line(miss)) for _, name, miss in missed[:_MISSES]]
     if len(missed) > _MISSES:
-        out.append(("miss", f"{len(missed) - _MISSES} more", ""))
+        out.append(("miss", f"{len(missed) - _MISSES} more", "smaller ones"))
     return out
 
 

@@ -7,6 +7,7 @@ terminal or disk slows neither the engine nor the agents.
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -94,3 +95,5 @@ class Watch:
             except Exception as error:
                 self.failures.append((sink, error))
                 self._sinks.remove(sink)
+                with suppress(Exception):  # what it holds, a terminal's state for one, is still given back
+                    sink.close()

@@ -1,67 +1,59 @@
-"""The game of 24 as a search: fork, let the model propose moves, keep legal ones only, score, keep the best.
+"""The game of 24 as a search: fork, let the model pick among legal moves, score what is left, keep the best.
 
 agentree run examples/agents/tree_of_thought.py --input "1 2 3 4"
 """
 
 import asyncio
 import sys
+from itertools import permutations
 
-from agentree import Generation, Regex, Runtime, assistant, system, user
+from agentree import Choice, Runtime, assistant, system, user
 
-MOVE = Regex(r"[1-9][0-9]{0,2} [-+*/] [1-9][0-9]{0,2}")
 BREADTH, WIDTH = 8, 4
-SHOTS = (
-    user("Numbers: 2 5 8"),
-    assistant("8 - 2"),
-    user("Numbers: 6 5"),
-    assistant("6 * 5"),
-    user("Numbers: 3 9 12 2"),
-    assistant("12 / 3"),
-)
-Numbers = tuple[tuple[int, str], ...]
-"""Values that are left, each with the expression that made it."""
+RULES = system("Make 24. In each turn pick two of the numbers and calculate.")
+SHOT = (user("Numbers: 2 5 8"), assistant("8 - 2"), user("Numbers: 5 6"), assistant("5 * 6"))
+Numbers = tuple[tuple[int, str], ...]  # the values that are left, each with the expression that made it
 
 
-def play(numbers: Numbers, move: str) -> Numbers | None:
-    """The numbers after a move, None if it is not legal."""
-    a, op, b = move.split()
-    left = list(numbers)
-    picked = [next((i for i in left if i[0] == int(n) and left.remove(i) is None), None) for n in (a, b)]
-    if picked[0] is None or picked[1] is None:
-        return None
-    (x, x_text), (y, y_text) = picked[0], picked[1]
-    if op == "/" and x % y:
-        return None
-    value = {"+": x + y, "-": x - y, "*": x * y, "/": x // y}[op]
-    return (*left, (value, f"({x_text} {op} {y_text})")) if value > 0 else None
+def legal_moves(numbers: Numbers) -> dict[str, Numbers]:
+    """The numbers after each legal move: results are whole and above zero."""
+    moves: dict[str, Numbers] = {}
+    for i, j in permutations(range(len(numbers)), 2):
+        (x, left), (y, right) = numbers[i], numbers[j]
+        others = tuple(number for k, number in enumerate(numbers) if k not in (i, j))
+        results = {"+": x + y, "-": x - y, "*": x * y, "/": x // y if x % y == 0 else 0}
+        for sign, result in results.items():
+            if result > 0:
+                moves[f"{x} {sign} {y}"] = (*others, (result, f"({left} {sign} {right})"))
+    return moves
 
 
-def ask(numbers: Numbers) -> str:
+def shown(numbers: Numbers) -> str:
     return "Numbers: " + " ".join(str(value) for value, _ in numbers)
 
 
 async def main(lm: Runtime, text: str) -> str:
-    numbers: Numbers = tuple((int(word), word) for word in text.split())
-    start = lm.transcript(system("Make 24. Pick two numbers and an operation."), *SHOTS, user(ask(numbers)))
-    beam = [(start, numbers)]
+    numbers: Numbers = tuple((int(word), word) for word in (text or "1 2 3 4").split())
+    beam = [(lm.transcript(RULES, *SHOT, user(shown(numbers))), numbers)]
     for _ in numbers[1:]:
+        after = [legal_moves(left) for _, left in beam for _ in range(BREADTH)]
         async with lm.fork([transcript for transcript, _ in beam], each=BREADTH) as kids:
-            moves = await kids.gen(MOVE, max_tokens=16)
-            legal: dict[Numbers, Generation[str]] = {}
-            for i, move in enumerate(moves):
-                if after := play(beam[i // BREADTH][1], move.value):
-                    legal.setdefault(after, move)
-            asked = [
-                move.transcript + user(f"{ask(left)}. Can they make 24?") for left, move in legal.items()
-            ]
+            picks = (
+                kid.gen(Choice(list(moves)), temperature=1.0) for kid, moves in zip(kids, after, strict=True)
+            )
+            thoughts = await asyncio.gather(*picks)
+            unique = {moves[thought.value]: thought for moves, thought in zip(after, thoughts, strict=True)}
+            asked = [t.transcript + user(f"{shown(left)}. Can they make 24?") for left, t in unique.items()]
             scores = await asyncio.gather(*(question.score(["yes", "no"]) for question in asked))
-            ranked = sorted(zip(scores, legal, strict=True), key=lambda pair: pair[0][1] - pair[0][0])[:WIDTH]
-            kept = kids.keep([legal[left] for _, left in ranked])
-            beam = [(t + user(ask(left)), left) for t, (_, left) in zip(kept, ranked, strict=True)]
-    found = [left[0][1] for _, left in beam if left[0][0] == 24]
-    return f"{found[0]} = 24" if found else "no way to 24 among the moves that were kept"
+            ranked = sorted(zip(scores, unique, strict=True), key=lambda pair: pair[0][1] - pair[0][0])
+            best = [left for _, left in ranked[:WIDTH]]
+            kept = kids.keep([unique[left] for left in best])
+            beam = [(t + user(shown(left)), left) for t, left in zip(kept, best, strict=True)]
+        if solved := [left[0][1] for left in unique if len(left) == 1 and left[0][0] == 24]:
+            return f"{solved[0]} = 24"
+    return f"24 is not among what was kept: {', '.join(f'{t} = {v}' for _, ((v, t),) in beam)}"
 
 
 if __name__ == "__main__":
     with Runtime() as runtime:
-        print(asyncio.run(main(runtime, " ".join(sys.argv[1:]) or "1 2 3 4")))
+        print(asyncio.run(main(runtime, " ".join(sys.argv[1:]))))
