@@ -1,10 +1,15 @@
 """`agentree run` on a tiny model of random weights: results, exit codes, traces, interruption."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -234,6 +239,34 @@ def test_interrupt_closes_everything(tmp_path: Path, model: Path) -> None:
     assert err.endswith(b"agentree: interrupted\n")
     assert trace.read_bytes().endswith(b"\n")
     assert isinstance(next(iter(read_trace(trace))), ev.Event)
+
+
+def in_terminal(*arguments: str) -> tuple[int, str]:
+    """Run the command in a terminal of 80 columns; returns its exit code and all that the terminal got."""
+    main_end, terminal_end = pty.openpty()
+    fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "agentree", *arguments]
+    process = subprocess.Popen(
+        command, stdin=terminal_end, stdout=terminal_end, stderr=terminal_end, env=environment
+    )
+    os.close(terminal_end)
+    got = bytearray()
+    with contextlib.suppress(OSError):  # the way a terminal says that its other end is closed
+        while piece := os.read(main_end, 65536):
+            got += piece
+    os.close(main_end)
+    return process.wait(), got.decode()
+
+
+def test_a_terminal_gets_the_live_view_and_its_cursor_back(tmp_path: Path, model: Path) -> None:
+    text = ECHO.replace("    generation", "    print('[red]mine[/red]')\n    generation")
+    code, got = in_terminal("run", write(tmp_path, text), "--input", "[red]hi", "--model", str(model))
+    assert code == 0
+    assert got.rstrip().splitlines()[-1].startswith("[red]hi|")
+    assert "[red]mine[/red]" in got
+    assert got.rindex("\x1b[?25h") > got.rindex("\x1b[?25l")
+    assert "hit rate" in got
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path, model: Path) -> None:

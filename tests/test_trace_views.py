@@ -3,6 +3,8 @@
 import io
 import itertools
 import re
+import sys
+import threading
 import time
 from collections.abc import Sequence
 
@@ -236,6 +238,54 @@ def test_console_with_no_events_says_nothing() -> None:
     console, out = terminal(80)
     ConsoleView(console).close()
     assert not re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", out.getvalue()).strip()
+
+
+class FakeTerminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_own_prints_stand_above_the_view_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, out = terminal(60, colour=False)
+    real = FakeTerminal()
+    monkeypatch.setattr(sys, "stdout", real)
+    view = ConsoleView(console)
+    view.feed(react_run())
+    view.tick()
+    print("[red]mine[/red]", end=" ")
+    print("and\x1b[2J more\nlast", end="", flush=True)
+    view.tick()
+    assert sys.stdout is not real
+    view.close()
+    assert sys.stdout is real
+    shown = out.getvalue()
+    assert "[red]mine[/red] and more\n" in shown
+    assert shown.index("and more") < shown.index("last\n") < shown.rindex("hit rate")
+    assert "\x1b[2J" not in shown
+
+
+def test_prints_from_many_threads_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    console, out = terminal(60, colour=False)
+    monkeypatch.setattr(sys, "stdout", FakeTerminal())
+    view = ConsoleView(console)
+    view.feed(react_run())
+    view.tick()
+
+    def say(k: int) -> None:
+        for i in range(50):
+            print(f"<{k}.{i}>")
+
+    threads = [threading.Thread(target=say, args=(k,), daemon=True) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        view.tick()
+    view.close()
+    for k in range(4):
+        found = [int(i) for i in re.findall(rf"<{k}\.(\d+)>", out.getvalue())]
+        assert found == list(range(50))
 
 
 # --------------------------------------------------------------------------------- the lines

@@ -1,8 +1,10 @@
 """The live view in a terminal, and what it leaves behind when it ends."""
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -10,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentree.events import Event
+from agentree.trace.above import Above
 from agentree.trace.render import ASCII, COLOURED, PLAIN, Drawing, Glyphs
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
@@ -33,11 +36,14 @@ class ConsoleView:
         self._console = console or Console(stderr=True, highlight=False)
         self._glyphs = glyphs_for(self._console)
         self._began = time.time()
+        self._lock = threading.RLock()
+        self._printing: tuple[TextIO, TextIO] | None = None
         self._live = Live(
             console=self._console,
             auto_refresh=False,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=False,
+            redirect_stderr=False,
             vertical_overflow="crop",
         )
 
@@ -47,13 +53,18 @@ class ConsoleView:
 
     def tick(self) -> None:
         """Draw the present state."""
-        lines = self._drawing().live(self._console.height - 1)
-        if not self._live.is_started:
-            self._live.start()
-        self._live.update(Group(*map(_cropped, lines)), refresh=True)
+        lines = self._drawing().live(self._console.height - 2)
+        # The cursor rests on an empty line, where the ^C that a terminal echoes can't wrap.
+        view = Group(*map(_cropped, lines), Text())
+        with self._lock:
+            if not self._live.is_started:
+                self._live.start()
+                self._redirect()
+            self._live.update(view, refresh=True)
 
     def close(self) -> None:
         """Take the live view down; print the tree and the summary."""
+        self._restore()
         self._live.stop()
         if not self.picture.runs:
             return
@@ -62,6 +73,22 @@ class ConsoleView:
             self._console.print(line, soft_wrap=True)
         self._console.print()
         self._console.print(self._summary())
+
+    def _redirect(self) -> None:
+        """What the program prints itself appears above the view, if it goes to this terminal too."""
+        self._printing = (sys.stdout, sys.stderr)
+        if sys.stdout.isatty():
+            sys.stdout = Above(self._console, sys.stdout, self._lock)
+        if sys.stderr.isatty():
+            sys.stderr = Above(self._console, sys.stderr, self._lock)
+
+    def _restore(self) -> None:
+        if self._printing is None:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, Above):
+                stream.finish()
+        sys.stdout, sys.stderr = self._printing
 
     def _drawing(self) -> Drawing:
         now = time.time()

@@ -3,6 +3,7 @@
 Whatever users, tools or models said becomes `rich.text.Text` with controls escaped, never markup.
 """
 
+import textwrap
 from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
@@ -74,6 +75,12 @@ def clip(text: str, width: int, glyphs: Glyphs = COLOURED) -> str:
         return shown
     end = "~" if glyphs is ASCII else "…"
     return chop_cells(shown, max(width - 1, 1))[0] + end if width > 1 else end[:width]
+
+
+def wrap(line: str, width: int) -> list[str]:
+    """The line in pieces of at most `width` cells, broken between words where there is a choice."""
+    parts = textwrap.wrap(line, width, replace_whitespace=False, break_on_hyphens=False)
+    return [piece for part in parts for piece in chop_cells(part, width)] or [""]
 
 
 def bar(tokens: Tokens, longest: int, width: int, glyphs: Glyphs) -> Text:
@@ -238,6 +245,7 @@ class Drawing:
         if isinstance(item, Call):
             return self._call(line, item)
         if not isinstance(item, Branch):
+            line.append(*self._mark(item.shown_status)).append(" ")
             line.append(clip(self.picture.label(item, ""), self.width // 3, self.glyphs), "bold")
             room = self.label + self.bar - line.cell_len - 2
             line.append("  ").append(clip(item.input, max(room, 0), self.glyphs), "dim italic")
@@ -303,7 +311,7 @@ class Drawing:
         title = clip(writing.path or "text", self.width // 3, self.glyphs) + " "
         width = self.width - cell_len(title) - 2
         tail = escape(writing.text[-limit * width :], keep="\n")
-        lines = [part for line in tail.split("\n") for part in (chop_cells(line, width) or [""])]
+        lines = [part for line in tail.split("\n") for part in wrap(line, width)]
         if not writing.text:
             lines = ["reading the prompt: " + count(writing.prompt_tokens) + " tokens"]
         style = "" if writing.text else "dim"

@@ -159,6 +159,11 @@ class RunView:
     error: str = ""
     status: Status = "running"
 
+    @property
+    def shown_status(self) -> Status:
+        """Its status; outside of programs, where nothing says when it is over, that of what is below."""
+        return self.status if self.id else self.root.shown_status
+
 
 @dataclass
 class Pressure:

@@ -1,7 +1,7 @@
 """What remains to be said when a trace is over: the figures of the whole, in words."""
 
 from agentree.trace.state import Picture
-from agentree.trace.text import count, duration, one_line, percent
+from agentree.trace.text import count, duration, one_line, percent, plural
 
 _MISSES = 3
 """Cache misses that a summary lists with their reasons: those that cost most."""
@@ -27,7 +27,7 @@ def facts(picture: Picture, *, wall: float, output: bool) -> list[tuple[str, str
             (
                 "forward passes",
                 count(picture.passes),
-                f"{picture.mean_rate():.1f} tokens/s over {picture.generations} generations",
+                f"{picture.mean_rate():.1f} tokens/s over {plural(picture.generations, 'generation')}",
             ),
         ]
     calls = [call for _, call in picture.calls()]

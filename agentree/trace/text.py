@@ -41,6 +41,11 @@ def count(number: int) -> str:
     return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.2f}M"
 
 
+def plural(number: int, noun: str) -> str:
+    """A number of things: "1 generation", "1,234 generations"."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+
+
 def percent(part: float, whole: float) -> str:
     """A share, "-" of nothing. 100 % and 0 % are said only when they are exact."""
     if not whole:
