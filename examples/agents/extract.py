@@ -22,14 +22,14 @@ class Order(BaseModel):
 
 NOTES = """Please send 12 folding chairs to our shop in Lisbon.
 Oslo needs 3 espresso machines before Friday.
-We would like 40 notebooks, delivered to Nairobi.
+We would like 40 blue pens, delivered to Nairobi.
 Can you ship 7 bicycles to Ghent?
 Order for Quito: 250 paper cups.
 Our office in Kyoto is out of pencils, so 90 of them.
-2 telescopes for the school in Tartu, thank you.
+2 pianos for the school in Tartu, thank you.
 The bakery in Lyon asks for 15 bread baskets.
 Send 60 candles to the hotel in Riga.
-Lima wants 8 hammocks this month.
+Lima wants 8 garden chairs this month.
 5 violins go to the music hall in Vienna.
 A new order from Accra: 33 umbrellas.
 Could Dublin get 18 rain coats?
@@ -39,8 +39,10 @@ Deliver 11 kayaks to the club in Bergen."""
 SHOTS = (
     user("We need 6 wooden tables in Porto."),
     assistant('{"quantity": 6, "item": "wooden tables", "city": "Porto"}'),
-    user("For Malmo: 120 blankets."),
+    user("For the museum in Malmo: 120 blankets."),
     assistant('{"quantity": 120, "item": "blankets", "city": "Malmo"}'),
+    user("Perth wants 9 wool hats."),
+    assistant('{"quantity": 9, "item": "wool hats", "city": "Perth"}'),
 )
 
 
