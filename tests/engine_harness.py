@@ -1,7 +1,7 @@
 """Drives an engine from a test: submit, wait, collect; and the plain reference that it is compared with."""
 
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,6 +15,9 @@ from agentree.events import Bus
 from agentree.runtime.engine import Engine
 from agentree.runtime.model.load import LoadedModel, load_model
 from agentree.runtime.request import Progress, Request, Result, Sink, Ticket
+from agentree.runtime.sequence import Sequence
+
+Ids = list[int] | tuple[int, ...]
 
 
 @dataclass(eq=False)
@@ -68,6 +71,7 @@ def load(folder: Path, *, kv_tokens: int = 4096, weights: Any = "fp32") -> Loade
 def engine_over(model: LoadedModel, **options: Any) -> Generator[Engine]:
     """An engine with an empty cache, checked after every step, with nothing left in it at the end."""
     engine = Engine(model, bus=options.pop("bus", None) or Bus(), **options)
+    engine._check_every_step = True
     try:
         yield engine
         settle(engine)
@@ -76,6 +80,15 @@ def engine_over(model: LoadedModel, **options: Any) -> Generator[Engine]:
         assert stats.private == stats.running == stats.waiting == 0
     finally:
         engine.close()
+
+
+def reckless(engine: Engine) -> None:
+    """Admit as if nobody would say anything: the pool then runs out all the time."""
+
+    def growth(sequence: Sequence) -> int:
+        return max(1, sequence.length - sequence.have)
+
+    engine._scheduler._growth = growth
 
 
 def settle(engine: Engine) -> None:
@@ -91,13 +104,13 @@ def reference_model(folder: Path) -> LlamaForCausalLM:
     return model.eval()
 
 
-def reference_logits(folder: Path, ids: Sequence[int]) -> torch.Tensor:
+def reference_logits(folder: Path, ids: Ids) -> torch.Tensor:
     """float32 [len(ids), vocab] by transformers, everything computed from scratch."""
     with torch.inference_mode():
         return reference_model(folder)(torch.tensor([list(ids)])).logits[0]
 
 
-def reference_greedy(folder: Path, prompt: Sequence[int], n: int, end_ids: frozenset[int]) -> list[int]:
+def reference_greedy(folder: Path, prompt: Ids, n: int, end_ids: frozenset[int]) -> list[int]:
     """Greedy continuation, one whole forward for each token."""
     ids = list(prompt)
     for _ in range(n):

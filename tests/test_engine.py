@@ -12,6 +12,7 @@ from engine_harness import (
     Waiter,
     engine_over,
     load,
+    reckless,
     reference_greedy,
     reference_logits,
     run,
@@ -88,6 +89,7 @@ def test_chunks_do_not_change_tokens(folder: Path, model: LoadedModel, budget: i
 def test_a_small_pool_preempts_and_changes_nothing(folder: Path, small: LoadedModel) -> None:
     many = prompts(2, 12, low=20, high=40)
     with engine_over(small) as engine:
+        reckless(engine)
         results = run(engine, *(ask(p, 60) for p in many))
         assert engine.stats().preempted_requests > 0
     assert [list(r.output) for r in results] == [reference_greedy(folder, p, 60, END) for p in many]

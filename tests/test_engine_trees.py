@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from agent_trees import grow, plant
-from engine_harness import engine_over, load
+from engine_harness import engine_over, load, reckless
 from tiny_models import tiny_llama
 
 from agentree.runtime.model.load import LoadedModel
@@ -32,6 +32,7 @@ def test_what_agents_say_depends_on_nothing_else(folder: Path, model: LoadedMode
         alone = grow(plant(1, TREES), engine, wave=1, holds=True)
         near_ties = engine.stats().near_ties
     with engine_over(load(folder, kv_tokens=400), max_batch_tokens=48) as engine:
+        reckless(engine)
         starved = grow(plant(1, TREES), engine, wave=24, holds=True)
         stats = engine.stats()
     assert len(cold) > TREES

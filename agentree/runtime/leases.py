@@ -19,7 +19,8 @@ class Leases:
         before = self._by_owner.pop(owner, None)
         self._by_owner[owner] = lease
         if before is not None:
-            self._cache.end(before)
+            # A turn on another branch supersedes what came after the place where they part.
+            self._cache.end(before, last_use=True)
 
     def hold_ids(self, owner: str, ids: Sequence[int], namespace: Hashable, seconds: float) -> None:
         """Lease as much of a transcript as is cached."""

@@ -4,12 +4,13 @@ import re
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from itertools import takewhile
 
 from agentree.runtime.sequence import Sequence
 
 PATIENCE = 64
-"""Steps that a request lets others overtake it; from then on only those go first that came before it."""
+"""Steps after which a request may complain that others overtake it."""
+FAVOURED = 3
+"""Others that may overtake in a row while somebody complains: every fourth admission goes by arrival."""
 REMEMBERED = 10_000
 """Agents whose beginning is known."""
 
@@ -21,8 +22,8 @@ class Queue:
 
     An agent that began earlier goes first, so that the agents in progress are finished before new ones take
     the pool from them; inside one agent the lower branch goes first, with all that follows on it. Both keep
-    what is needed next in the cache. Whoever has waited for PATIENCE steps goes before all others, in order
-    of arrival: no stream of better placed requests delays it any longer.
+    what is needed next in the cache. Once the request that came first has waited for PATIENCE steps, it is
+    served after FAVOURED others at the latest, so that no stream of better placed ones starves it.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,8 @@ class Queue:
         self._ranked: list[Sequence] = []
         self._arrived: dict[Sequence, int] = {}
         """Step of arrival, in order of arrival."""
+        self._favoured = 0
+        """Admissions in a row of others than the oldest, while its patience has run out."""
         self._began: OrderedDict[Hashable, int] = OrderedDict()
         """First ticket of each agent."""
 
@@ -42,12 +45,22 @@ class Queue:
 
     def __iter__(self) -> Iterator[Sequence]:
         """In the order of admission. The queue may change meanwhile."""
-        aged = list(takewhile(lambda s: self.waited(s) >= PATIENCE, self._arrived))
-        yield from aged
-        first = set(aged)
-        for sequence in tuple(self._ranked):
-            if sequence not in first:
-                yield sequence
+        seen = set[Sequence]()
+        ranked = iter(tuple(self._ranked))
+        while True:
+            chosen = self._oldest if self._favoured >= FAVOURED else None
+            if chosen is None or chosen in seen:
+                chosen = next((s for s in ranked if s in self._arrived and s not in seen), None)
+            if chosen is None:
+                return
+            seen.add(chosen)
+            yield chosen
+
+    @property
+    def _oldest(self) -> Sequence | None:
+        """The first that came, if its patience has run out."""
+        first = next(iter(self._arrived), None)
+        return first if first is not None and self.waited(first) >= PATIENCE else None
 
     def waited(self, sequence: Sequence) -> int:
         """For how many steps a queued sequence has waited."""
@@ -59,6 +72,12 @@ class Queue:
             sequence.rank = self._rank(sequence)
         insort(self._ranked, sequence, key=_rank_of)
         self._arrived[sequence] = self.step
+
+    def admit(self, sequence: Sequence) -> None:
+        """Take a sequence out because it is served now."""
+        oldest = self._oldest
+        self._favoured = self._favoured + 1 if oldest is not None and oldest is not sequence else 0
+        self.remove(sequence)
 
     def remove(self, sequence: Sequence) -> None:
         """Take a queued sequence out."""

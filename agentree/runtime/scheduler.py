@@ -16,6 +16,11 @@ from agentree.runtime.cache import Cache, CacheError, OutOfSlots
 from agentree.runtime.queue import Queue
 from agentree.runtime.sequence import Sequence
 
+BUSY = 8
+"""Running sequences from which on nobody's lease is revoked to admit more."""
+MEMORY = 16
+"""Requests that the estimate of output remembers."""
+
 
 @dataclass(eq=False)
 class Chunk:
@@ -55,6 +60,8 @@ class Scheduler:
         self._max_batch_tokens = max_batch_tokens
         # The other half of each step is for prompts, however many sequences decode.
         self._most_running = max(1, max_batch_tokens // 2)
+        self._said = 0.5
+        """Output of late, as a share of what was allowed."""
         # Query index in this step by slot: lets identical prompts share one logits row.
         self._query_of = np.full(scratch + 1, -1, np.int64)
 
@@ -66,6 +73,9 @@ class Scheduler:
         """Take a sequence out and give back everything it holds."""
         if sequence in self.running:
             self.running.remove(sequence)
+            if sequence.request.max_tokens:
+                share = sequence.generated / sequence.request.max_tokens
+                self._said += (share - self._said) / MEMORY
         elif sequence in self.waiting:
             self.waiting.remove(sequence)
         self._let_go(sequence)
@@ -107,11 +117,19 @@ class Scheduler:
         return step
 
     def check(self) -> None:
-        """Raise on any broken invariant: conservation of slots, and every private slot in one row."""
+        """Raise on any broken invariant: conservation of slots, and each row what tree and private slots are."""
         self.cache.check()
-        held = sum(s.have - s.owned for s in self.running)
-        if held != self.cache.private:
-            raise CacheError(f"{self.cache.private} slots are private, but running requests hold {held}")
+        held = [s.row[s.owned : s.have] for s in self.running]
+        private = np.concatenate(held) if held else np.empty(0, np.int64)
+        if len(private) != self.cache.private or len(np.unique(private)) != len(private):
+            raise CacheError(f"{self.cache.private} slots are private, but running requests hold {private!r}")
+        for s in self.running:
+            path = self.cache.path(s.lock.node) if s.lock is not None else private[:0]
+            if not np.array_equal(path, s.row[: s.owned]):
+                raise CacheError(f"request {s.ticket.number} uses slots that are not its prefix in the tree")
+        for s in self.waiting:
+            if s.have or s.lock is not None:
+                raise CacheError(f"request {s.ticket.number} waits and holds {s.have} slots")
 
     # ---------------------------------------------------------------------------- admission
 
@@ -134,12 +152,10 @@ class Scheduler:
         """Start a waiting sequence; False where there is no room for it now."""
         self._publish_running_prefix(sequence)
         self._adopt_match(sequence)
-        missing = sequence.length - sequence.have
-        headroom = sum(max(1, s.length - s.have) for s in self.running)
-        if self.running and missing + headroom > self.cache.free + self.cache.evictable:
+        if self.running and self._room() < self._growth(sequence):
             self._let_go(sequence)
             return False
-        self.waiting.remove(sequence)
+        self.waiting.admit(sequence)
         self.running.append(sequence)
         self.running.sort(key=lambda s: s.ticket.number)
         if not sequence.admitted:
@@ -149,6 +165,17 @@ class Scheduler:
             )
         self._schedule(sequence, step)
         return True
+
+    def _room(self) -> int:
+        """Slots for one more sequence beside those that run, as far as can be foreseen."""
+        room = self.cache.free + self.cache.evictable - sum(map(self._growth, self.running))
+        # Where enough runs to fill a step well, an agent's return is worth more than another beginning.
+        return room - self.cache.idle if len(self.running) >= BUSY else room
+
+    def _growth(self, sequence: Sequence) -> int:
+        """Slots that a sequence will still ask for, if it says as much as others of late."""
+        output = int(self._said * sequence.request.max_tokens)
+        return max(1, sequence.length - sequence.have + max(0, output - sequence.generated))
 
     def _adopt_match(self, sequence: Sequence) -> None:
         """Take over what the tree knows of the static part past what the sequence has."""

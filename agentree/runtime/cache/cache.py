@@ -87,6 +87,11 @@ class Cache:
         return self._holds.leased
 
     @property
+    def idle(self) -> int:
+        """Tokens under a lease that no lock protects: what evicting them costs is known."""
+        return self._tree.idle
+
+    @property
     def referenced(self) -> int:
         """Tokens under at least one reference."""
         return self._holds.referenced
@@ -159,6 +164,10 @@ class Cache:
             node = self._tree.attach(node, data[size:], fresh)
             slots = np.concatenate([slots, fresh]) if known else fresh.copy()
         return Published(node, slots, len(row) - known, known - owned)
+
+    def path(self, node: Node) -> Ints:
+        """The slots of all tokens up to the end of a node."""
+        return _path_slots(node)
 
     def lock(self, node: Node) -> Lock:
         """Keep a node and its path from eviction until the receipt is given back. For requests in flight."""

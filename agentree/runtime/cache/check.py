@@ -26,6 +26,8 @@ def check(slots: Slots, tree: Tree, holds: Holds) -> None:
     _check_paths(nodes, tree, holds)
     _require(tree.locked == sum(len(n) for n in nodes if n.locks), "locked tokens are miscounted")
     _require(holds.leased == sum(len(n) for n in nodes if n.leases), "leased tokens are miscounted")
+    idle = sum(len(n) for n in nodes if n.leases and not n.locks)
+    _require(tree.idle == idle, "leased tokens without a lock are miscounted")
     _require(holds.leased <= holds.budget, f"{holds.leased} tokens leased, {holds.budget} allowed")
     _require(holds.referenced == sum(len(n) for n in nodes if n.references), "referenced are miscounted")
 

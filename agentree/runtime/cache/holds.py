@@ -84,6 +84,7 @@ class Holds:
         while at is not None:
             if not at.leases:
                 self.leased += len(at.slots)
+                self._tree.idle += 0 if at.locks else len(at.slots)
             at.leases += 1
             at.dead, at.revoked = False, None
             at = at.parent
@@ -189,6 +190,7 @@ class Holds:
             at.leases -= 1
             if not at.leases:
                 bared += len(at.slots)
+                self._tree.idle -= 0 if at.locks else len(at.slots)
                 at.revoked = revoked
             at = at.parent
         self.leased -= bared

@@ -35,6 +35,8 @@ class Tree:
         """The unlocked leaves, first to be evicted first."""
         self.locked = 0
         """Tokens under a lock."""
+        self.idle = 0
+        """Tokens under a lease and no lock."""
         self.nodes = 0
         self.locks: set[Lock] = set()
         self._policy = policy
@@ -187,6 +189,7 @@ class Tree:
         while at is not None:
             if not at.locks:
                 self.locked += len(at.slots)
+                self.idle -= len(at.slots) if at.leases else 0
             at.locks += 1
             at = at.parent
         return lock
@@ -202,5 +205,6 @@ class Tree:
             at.locks -= 1
             if not at.locks:
                 self.locked -= len(at.slots)
+                self.idle += len(at.slots) if at.leases else 0
             at = at.parent
         self.place(lock.node)
