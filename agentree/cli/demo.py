@@ -9,7 +9,7 @@ from agentree.cli.session import run_over
 from agentree.events import ToolEnded
 from agentree.graph import Program, react
 from agentree.lm import Runtime, Usage
-from agentree.tools.builtin.calculator import calculator
+from agentree.tools import calculator
 from agentree.trace.text import percent
 
 QUESTIONS = (("What is 17*23?", "391"), ("What is 812-97?", "715"))

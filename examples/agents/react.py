@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 from agentree import Message, ToolCall, ToolResult, assistant, react, tool_call, tool_result, user
-from agentree.tools.builtin.calculator import calculator
-from agentree.tools.builtin.files import file_tools
+from agentree.tools import calculator, file_tools
 
 DOCS = Path(__file__).parents[2] / "docs"
 search_files, read_file = file_tools(DOCS)
