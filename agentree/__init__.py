@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentree.errors import ContextOverflow as ContextOverflow
     from agentree.errors import Deadlock as Deadlock
     from agentree.errors import GraphError as GraphError
+    from agentree.errors import InvalidArgument as InvalidArgument
     from agentree.errors import InvalidValue as InvalidValue
     from agentree.errors import LimitReached as LimitReached
     from agentree.errors import ModelError as ModelError
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
     from agentree.graph import Plan as Plan
     from agentree.graph import Program as Program
     from agentree.graph import Run as Run
+    from agentree.graph import Selector as Selector
+    from agentree.graph import best as best
+    from agentree.graph import collect as collect
+    from agentree.graph import first as first
     from agentree.graph import react as react
+    from agentree.graph import top as top
+    from agentree.graph import vote as vote
     from agentree.lm import Forks as Forks
     from agentree.lm import Generation as Generation
     from agentree.lm import Runtime as Runtime
@@ -63,6 +70,7 @@ _HOMES = {
         "ContextOverflow",
         "Deadlock",
         "GraphError",
+        "InvalidArgument",
         "InvalidValue",
         "LimitReached",
         "ModelError",
@@ -71,7 +79,23 @@ _HOMES = {
         "Unsupported",
     ),
     "agentree.events": ("Event",),
-    "agentree.graph": ("Case", "Ctx", "Graph", "Limits", "Node", "Plan", "Program", "Run", "react"),
+    "agentree.graph": (
+        "Case",
+        "Ctx",
+        "Graph",
+        "Limits",
+        "Node",
+        "Plan",
+        "Program",
+        "Run",
+        "Selector",
+        "best",
+        "collect",
+        "first",
+        "react",
+        "top",
+        "vote",
+    ),
     "agentree.lm": ("Forks", "Generation", "Runtime", "Stats", "Stream", "Transcript", "Usage"),
     "agentree.messages": ("Message", "assistant", "raw", "system", "user"),
     "agentree.runtime.constraint": ("Choice", "Constraint", "JSONSchema", "Regex", "compile_constraint"),

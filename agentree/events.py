@@ -196,7 +196,8 @@ class Dropped(Event):
 
 def to_dict(event: Event) -> dict[str, object]:
     """The event as plain JSON values, its kind under "event"."""
-    return {"event": type(event).__name__} | {f.name: getattr(event, f.name) for f in fields(event)}
+    values: dict[str, object] = {f.name: getattr(event, f.name) for f in fields(event)}
+    return {"event": type(event).__name__, **values}
 
 
 @dataclass(eq=False)

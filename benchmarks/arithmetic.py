@@ -103,9 +103,8 @@ def main() -> None:
     options = parser.parse_args()
     outcomes = asyncio.run(measure(options.seed, options.questions))
     for o in outcomes:
-        print(
-            f"{'right' if o.right else 'WRONG'}  {o.question:24} {o.calls} -> {o.results} -> {o.answer!r} {o.error}"
-        )
+        verdict = "right" if o.right else "WRONG"
+        print(f"{verdict}  {o.question:24} {o.calls} -> {o.results} -> {o.answer!r} {o.error}")
     right = sum(o.right for o in outcomes)
     calls = sum(len(o.calls) for o in outcomes)
     invalid = sum(o.invalid for o in outcomes)
