@@ -261,9 +261,10 @@ def in_terminal(*arguments: str) -> tuple[int, str]:
 
 def test_a_terminal_gets_the_live_view_and_its_cursor_back(tmp_path: Path, model: Path) -> None:
     text = ECHO.replace("    generation", "    print('[red]mine[/red]')\n    generation")
+    text = text.replace("{text}|", "{text}|\\x1b]0;x\\x07|")
     code, got = in_terminal("run", write(tmp_path, text), "--input", "[red]hi", "--model", str(model))
     assert code == 0
-    assert got.rstrip().splitlines()[-1].startswith("[red]hi|")
+    assert got.rstrip().splitlines()[-1].startswith(r"[red]hi|\x1b]0;x\x07|")
     assert "[red]mine[/red]" in got
     assert got.rindex("\x1b[?25h") > got.rindex("\x1b[?25l")
     assert "hit rate" in got

@@ -10,7 +10,8 @@ from trace_events import dated, forked_run, generation, react_run
 
 from agentree import events as ev
 from agentree.trace.rows import all_rows, fitting
-from agentree.trace.state import Branch, Call, Picture, Tokens, split_path
+from agentree.trace.state import Picture
+from agentree.trace.tree import Branch, Call, Tokens, split_path
 
 
 @pytest.mark.parametrize(

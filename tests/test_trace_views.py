@@ -19,9 +19,10 @@ from trace_events import dated, forked_run, generation, pool, react_run
 from agentree import events as ev
 from agentree.trace import LineView, Picture, Watch
 from agentree.trace.console import ConsoleView, glyphs_for
-from agentree.trace.render import ASCII, COLOURED, KINDS, PLAIN, Drawing, Glyphs, bar, clip
-from agentree.trace.state import Tokens
+from agentree.trace.glyphs import ASCII, COLOURED, KINDS, PLAIN, Glyphs, bar, clip
+from agentree.trace.render import Drawing
 from agentree.trace.text import count, duration, escape, one_line, percent
+from agentree.trace.tree import Tokens
 
 HOSTILE = "[red]a[/red] \x1b[31m\x1b]0;t\x07\r\b\u202e\u2028\ud800 end"
 SHOWN = r"[red]a[/red] \x1b[31m\x1b]0;t\x07\r\x08\u202e\u2028\ud800 end"

@@ -1,12 +1,13 @@
 """The `agentree` command. Nothing heavy is imported before a command is chosen."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
 from agentree.cli.parser import build_parser
-from agentree.cli.report import DONE, INTERRUPTED, WrongUse, fail, say
+from agentree.cli.report import DONE, FAILED, INTERRUPTED, WRONG_USE, OutputClosed, WrongUse, fail, say
 
 __all__ = ["main"]
 
@@ -24,20 +25,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return DONE
+    code = _run(arguments)
     try:
-        code: int = arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or it is flushed again at the end
+        return code or FAILED
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        return arguments.command(arguments)
+    except OutputClosed:
+        return FAILED
     except KeyboardInterrupt:
         say("interrupted")
         return INTERRUPTED
     except WrongUse as error:
-        return fail(error, code=2, debug=arguments.debug)
+        return fail(error, code=WRONG_USE, debug=arguments.debug)
     except Exception as error:
-        return fail(error, code=1, debug=arguments.debug)
-    return code
+        return fail(error, code=FAILED, debug=arguments.debug)
 
 
 def _never_refuse(stream: TextIO) -> None:

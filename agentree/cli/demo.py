@@ -1,10 +1,9 @@
 """`agentree demo`: an agent with a calculator answers questions on the embedded model, and is checked."""
 
 import argparse
-import sys
 from dataclasses import dataclass
 
-from agentree.cli.report import FAILED, say
+from agentree.cli.report import FAILED, put, say
 from agentree.cli.session import run_over
 from agentree.events import ToolEnded
 from agentree.graph import Program, react
@@ -57,12 +56,12 @@ def demo_command(arguments: argparse.Namespace) -> int:
     replies = outcome.value
     for reply in replies:
         via = "through the calculator" if reply.right else f"wrong: it is {reply.expected}"
-        sys.stdout.write(f"{reply.question}  {reply.answer}  ({via})\n")
+        put(f"{reply.question}  {reply.answer}  ({via})")
     cached = sum(reply.usage.cached_tokens or 0 for reply in replies)
     prompt = sum(reply.usage.prompt_tokens for reply in replies)
     forced = sum(reply.usage.forced_tokens or 0 for reply in replies)
     output = sum(reply.usage.output_tokens for reply in replies)
-    sys.stdout.write(f"hit rate {percent(cached, prompt)}, {forced} of {output} output tokens forced\n")
+    put(f"hit rate {percent(cached, prompt)}, {forced} of {output} output tokens forced")
     wrong = [reply.question for reply in replies if not reply.right]
     if wrong:
         say(f"error: not answered through the calculator: {', '.join(wrong)}")

@@ -1,10 +1,9 @@
 """`agentree models`: what is known by name, what is here, and how it gets here. Needs no torch."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from agentree.cli.report import DONE, say
+from agentree.cli.report import DONE, put, say
 from agentree.cli.watching import view, watching
 from agentree.errors import ModelError
 from agentree.events import Bus, ModelLoading
@@ -27,13 +26,13 @@ def list_command(_arguments: argparse.Namespace) -> int:
     width = max(map(len, CATALOG))
     for entry in CATALOG.values():
         default = " (default)" if entry.name == DEFAULT else ""
-        sys.stdout.write(f"{entry.name:<{width}}  {_state(entry)}{default}\n")
-        sys.stdout.write(f"{'':<{width}}  {entry.summary}; {entry.license}\n")
+        put(f"{entry.name:<{width}}  {_state(entry)}{default}")
+        put(f"{'':<{width}}  {entry.summary}; {entry.license}")
     known = {folder_of(entry) for entry in CATALOG.values()}
     folders = sorted(store.models().iterdir()) if store.models().is_dir() else []
     for folder in folders:
         if folder not in known and store.is_current(folder):
-            sys.stdout.write(f"{folder.name:<{width}}  here, converted from a file\n")
+            put(f"{folder.name:<{width}}  here, converted from a file")
     return DONE
 
 
@@ -61,7 +60,7 @@ def fetch_command(arguments: argparse.Namespace) -> int:
             path, repaired = resolve(name, progress=report).path, ()
     for problem in repaired:
         say(f"repaired: {problem}")
-    sys.stdout.write(f"{path}\n")
+    put(f"{path}")
     return DONE
 
 
@@ -76,5 +75,5 @@ def _here(name: str) -> Path:
 def where_command(arguments: argparse.Namespace) -> int:
     """Print a model's folder, or the folder that all of them are kept in."""
     path = _here(arguments.model) if arguments.model else store.models()
-    sys.stdout.write(f"{path}\n")
+    put(f"{path}")
     return DONE

@@ -1,10 +1,9 @@
 """`agentree plan`."""
 
 import argparse
-import sys
 
 from agentree.cli.load import as_program, load_entry, on_path, split_target
-from agentree.cli.report import DONE, WrongUse
+from agentree.cli.report import DONE, WrongUse, put
 
 
 def plan_command(arguments: argparse.Namespace) -> int:
@@ -15,5 +14,5 @@ def plan_command(arguments: argparse.Namespace) -> int:
         if program is None:
             raise WrongUse(f"{arguments.file!r} is a function: only compiled graphs have a plan")
         text = program.mermaid() if arguments.mermaid else program.explain()
-    sys.stdout.write(text.rstrip("\n") + "\n")
+    put(text.rstrip("\n"))
     return DONE

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from agentree.errors import AgentreeError
-from agentree.trace.text import one_line
+from agentree.trace.text import escape, one_line
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 _REASON = 1000
@@ -15,6 +15,21 @@ _REASON = 1000
 
 class WrongUse(AgentreeError):
     """The command line asks for something that is not there or makes no sense."""
+
+
+class OutputClosed(Exception):
+    """Whoever read stdout is gone, as in `agentree ... | head -1`: no error worth a word."""
+
+
+def put(text: str) -> None:
+    """Result lines on stdout: as they are, on a terminal with controls escaped. Raises OutputClosed."""
+    if sys.stdout.isatty():
+        text = escape(text, keep="\n\t")
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
 
 
 def say(text: str) -> None:

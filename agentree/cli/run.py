@@ -1,12 +1,12 @@
 """`agentree run`."""
 
 import argparse
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from agentree.cli.load import as_program, load_entry, on_path, split_target
 from agentree.cli.output import as_input, read_input, render
+from agentree.cli.report import put
 from agentree.cli.session import run_over
 from agentree.lm import Runtime
 
@@ -34,5 +34,5 @@ def run_command(arguments: argparse.Namespace) -> int:
         else:
             work = partial(_run_function, cast("Function", entry), text)
         outcome = run_over(arguments.model, work, trace=arguments.trace, quiet=arguments.quiet)
-    sys.stdout.write(render(outcome.value) + "\n")
+    put(render(outcome.value))
     return outcome.code

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from agentree.events import Event
 from agentree.trace.above import Above
-from agentree.trace.render import ASCII, COLOURED, PLAIN, Drawing, Glyphs
+from agentree.trace.glyphs import ASCII, COLOURED, PLAIN, Glyphs
+from agentree.trace.render import Drawing
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
 

@@ -3,20 +3,17 @@
 Whatever users, tools or models said becomes `rich.text.Text` with controls escaped, never markup.
 """
 
-import textwrap
-from dataclasses import dataclass
-
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
 from agentree.events import ModelLoading, PoolState
+from agentree.trace.glyphs import ASCII, COLOURED, KINDS, Glyphs, bar, clip, share_bar, wrap
 from agentree.trace.rows import Row, fitting
-from agentree.trace.state import Branch, Call, Picture, Status, Tokens, Writing
+from agentree.trace.state import Picture
 from agentree.trace.text import amount, count, duration, escape, percent
+from agentree.trace.tree import Branch, Call, Status, Tokens, Writing
 
-KINDS = (("cached", "blue"), ("computed", "yellow"), ("forced", "cyan"), ("sampled", "magenta"))
-"""The four origins of a token, in the order of a bar, with their colours."""
 _STATUS_STYLE: dict[Status, str] = {
     "idle": "dim",
     "running": "bold",
@@ -26,81 +23,6 @@ _STATUS_STYLE: dict[Status, str] = {
 }
 _WRITTEN_LINES = 4
 """Lines of generated text under the tree."""
-
-
-@dataclass(frozen=True)
-class Glyphs:
-    """The characters a drawing is made of."""
-
-    bars: str
-    """One character per origin of a token, in the order of `KINDS`."""
-    rest: str
-    branch: tuple[str, str, str, str]
-    """Guides: a branch, the last branch, a passing line, nothing."""
-    spinner: str
-    marks: dict[Status, str]
-    arrow: str
-    dot: str
-    more: str
-
-
-COLOURED = Glyphs(
-    "▇▇▇▇",
-    "▁",
-    ("├─ ", "└─ ", "│  ", "   "),
-    "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
-    {"idle": "·", "done": "✓", "failed": "✗", "cancelled": "○"},
-    "→",
-    " · ",
-    "⋮",
-)
-PLAIN = Glyphs("█▓▒░", "·", COLOURED.branch, COLOURED.spinner, COLOURED.marks, "→", " · ", "⋮")
-ASCII = Glyphs(
-    "#=+-",
-    ".",
-    ("|- ", "`- ", "|  ", "   "),
-    "|/-\\",
-    {"idle": ".", "done": "v", "failed": "x", "cancelled": "o"},
-    "->",
-    " - ",
-    ":",
-)
-
-
-def clip(text: str, width: int, glyphs: Glyphs = COLOURED) -> str:
-    """The text on one line of at most `width` terminal cells, controls escaped."""
-    head = text[: max(width, 0) + 1]
-    shown = escape(head)
-    if len(head) == len(text) and cell_len(shown) <= width:
-        return shown
-    end = "~" if glyphs is ASCII else "…"
-    return chop_cells(shown, max(width - 1, 1))[0] + end if width > 1 else end[:width]
-
-
-def wrap(line: str, width: int) -> list[str]:
-    """The line in pieces of at most `width` cells, broken between words where there is a choice."""
-    parts = textwrap.wrap(line, width, replace_whitespace=False, break_on_hyphens=False)
-    return [piece for part in parts for piece in chop_cells(part, width)] or [""]
-
-
-def bar(tokens: Tokens, longest: int, width: int, glyphs: Glyphs) -> Text:
-    """Where tokens came from, to scale: `longest` tokens fill the width. What is not zero gets a cell."""
-    text = Text()
-    if not longest or width <= 0:
-        return text
-    parts = (tokens.cached, tokens.computed, tokens.forced, tokens.sampled)
-    cells = [max(round(part * width / longest), 1) if part else 0 for part in parts]
-    while sum(cells) > width:
-        cells[cells.index(max(cells))] -= 1
-    for cell, (_, colour), glyph in zip(cells, KINDS, glyphs.bars, strict=True):
-        text.append(glyph * cell, colour)
-    return text
-
-
-def share_bar(part: float, whole: float, width: int, colour: str, glyphs: Glyphs) -> Text:
-    """A share as a bar of fixed width."""
-    full = round(width * part / whole) if whole else 0
-    return Text().append(glyphs.bars[0] * full, colour).append(glyphs.rest * (width - full), "dim")
 
 
 class Drawing:

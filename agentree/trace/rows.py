@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentree.trace.state import Branch, Call, Picture, RunView
+from agentree.trace.state import Picture
+from agentree.trace.tree import Branch, Call, RunView
 
 
 @dataclass

@@ -1,0 +1,160 @@
+"""The tree of task paths that a picture is made of: runs, branches, and the tokens of each."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["idle", "running", "done", "failed", "cancelled"]
+
+KEPT_TEXT = 4000
+"""Characters of one text that a view keeps; a trace file keeps all of it."""
+
+_BRANCH = re.compile(r"\[(\d+)\]")
+_SEGMENT = re.compile(r"(?P<base>.*?)(?P<branches>(?:\[\d+\])*)(?P<visit>#\d+)?")
+
+
+def split_path(path: str) -> list[str]:
+    """The nested names of a task path: "solve/answer[3]#2" -> ["solve", "answer", "[3]#2"]."""
+    names: list[str] = []
+    for segment in filter(None, path.split("/")):
+        match = _SEGMENT.fullmatch(segment)
+        if match is None or not match["branches"]:
+            names.append(segment)
+            continue
+        nested = [match["base"], *re.findall(r"\[\d+\]", match["branches"])]
+        nested[-1] += match["visit"] or ""
+        names += filter(None, nested)
+    return names
+
+
+@dataclass
+class Tokens:
+    """Where tokens came from: `cached + computed` of prompts, `forced + sampled` of outputs."""
+
+    cached: int = 0
+    computed: int = 0
+    forced: int = 0
+    sampled: int = 0
+
+    @property
+    def prompt(self) -> int:
+        """Tokens read."""
+        return self.cached + self.computed
+
+    @property
+    def output(self) -> int:
+        """Tokens generated."""
+        return self.forced + self.sampled
+
+    @property
+    def total(self) -> int:
+        """Tokens read and generated."""
+        return self.prompt + self.output
+
+    def add(self, other: "Tokens") -> None:
+        """Count the other's tokens in."""
+        self.cached += other.cached
+        self.computed += other.computed
+        self.forced += other.forced
+        self.sampled += other.sampled
+
+
+@dataclass
+class Call:
+    """One tool call. Arguments and content are kept as far as a view can show them."""
+
+    id: str
+    tool: str
+    arguments: str
+    status: Status = "running"
+    content: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Writing:
+    """A generation that runs, or the last one that did."""
+
+    path: str
+    request: int
+    prompt_tokens: int
+    text: str = ""
+    status: Status = "running"
+    touched: int = 0
+    """Sequence number of the last event about it."""
+
+
+@dataclass
+class Branch:
+    """One path of the tree: its own generations and tool calls, and the paths below it."""
+
+    name: str
+    path: str
+    tokens: Tokens = field(default_factory=Tokens)
+    generations: int = 0
+    passes: int = 0
+    status: Status = "idle"
+    running: int = 0
+    """Generations in flight."""
+    open: bool = False
+    """A node visit has started and not ended."""
+    calls: list[Call] = field(default_factory=list[Call])
+    forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """(branches, shared tokens) of each fork made here."""
+    miss: str = ""
+    error: str = ""
+    touched: int = 0
+    children: dict[str, "Branch"] = field(default_factory=dict[str, "Branch"])
+
+    def ordered(self) -> list["Branch"]:
+        """What is below, in order of appearance; the branches of forks by their number."""
+        return sorted(self.children.values(), key=_branch_number)
+
+    def walk(self) -> Iterator["Branch"]:
+        """This branch and all below it, depth first."""
+        yield self
+        for child in self.ordered():
+            yield from child.walk()
+
+    @property
+    def shown_status(self) -> Status:
+        """Its own status; for a path that only has calls or others below it, what they say."""
+        if self.status != "idle" or not (self.children or self.calls):
+            return self.status
+        below = {child.shown_status for child in self.children.values()}
+        below |= {"running" if call.status == "running" else "done" for call in self.calls}
+        order: tuple[Status, ...] = ("running", "failed", "cancelled", "done", "idle")
+        return next(status for status in order if status in below)
+
+    def sum(self) -> Tokens:
+        """Tokens of this branch and all below it."""
+        total = Tokens()
+        for branch in self.walk():
+            total.add(branch.tokens)
+        return total
+
+
+def _branch_number(branch: Branch) -> int:
+    match = _BRANCH.match(branch.name)
+    return int(match[1]) if match else -1
+
+
+@dataclass
+class RunView:
+    """A run of a program, or (id "") what was done with transcripts outside one."""
+
+    id: str
+    number: int
+    """1 for the first run of the trace."""
+    root: Branch
+    program: str = ""
+    input: str = ""
+    output: str = ""
+    error: str = ""
+    status: Status = "running"
+
+    @property
+    def shown_status(self) -> Status:
+        """Its status; outside of programs, where nothing says when it is over, that of what is below."""
+        return self.status if self.id else self.root.shown_status
