@@ -163,7 +163,6 @@ class Visit:
 
     def _count(self, made: "Generation[Any]") -> None:
         self.task.trail.spend(made.usage.prompt_tokens + made.usage.output_tokens)
-        self.shared.usages.append((self.path, made.usage))
 
     async def generate(self, node: LlmNode, prompt: "Transcript", *, last: bool = False) -> "Generation[Any]":
         """One turn of the model; `last`: it can only give the program's output."""

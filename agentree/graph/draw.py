@@ -1,17 +1,17 @@
 """Programs as text: the plan as a tree, and a Mermaid flow chart."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from agentree.events import GenerationEnded
 from agentree.graph.flow import show
 from agentree.graph.nodes import Branch, Definition, Edge, EndNode, ForkWay, MapWay, NodeSpec, StartNode
 from agentree.graph.plan import Call, Extend, Fork, Generate, Join, Lease, Plan, Release, Select
-from agentree.graph.task import Shared
 from agentree.graph.types import Limits
 
 if TYPE_CHECKING:
-    from agentree.lm import Runtime, Usage
+    from agentree.lm import Runtime
 
 _KEEPS = {
     "fork": "go on from where it forked",
@@ -126,25 +126,21 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
     return notes
 
 
-def run_notes(plan: Plan, definition: Definition, shared: Shared) -> Notes:
-    """What each visit of a node really took, in tokens."""
+def run_notes(record: Sequence[GenerationEnded]) -> Notes:
+    """What each visit of a node really took, in tokens, and why what was not in the cache was missing."""
 
     def notes(node: NodeSpec) -> list[str]:
-        lines: list[str] = []
-        for path, usage in shared.usages:
-            if re.fullmatch(rf"{re.escape(node.name)}(\[\d+\])*(#\d+)?", path):
-                lines.append(f"{path}: {_actual(usage)}")
-        return lines
+        visit = re.compile(rf"{re.escape(node.name)}(\[\d+\])*(#\d+)?(/.*)?")
+        return [f"{event.path}: {_actual(event)}" for event in record if visit.fullmatch(event.path)]
 
     return notes
 
 
-def _actual(usage: "Usage") -> str:
-    prompt = f"prompt {usage.prompt_tokens}"
-    if usage.cached_tokens is not None:
-        prompt += f" = {usage.cached_tokens} cached + {usage.computed_tokens} computed"
-    forced = "" if usage.forced_tokens is None else f", {usage.forced_tokens} of them forced"
-    return f"{prompt}; output {usage.output_tokens}{forced}"
+def _actual(event: GenerationEnded) -> str:
+    prompt = f"prompt {event.prompt_tokens} = {event.cached_tokens} cached + {event.computed_tokens} computed"
+    output = f"output {event.sampled_tokens + event.forced_tokens}, {event.forced_tokens} of them forced"
+    ended = "" if event.finish == "stop" else f" ({event.finish})"
+    return f"{prompt}; {output}{ended}" + (f"; missed: {event.miss}" if event.miss else "")
 
 
 def _name(transcript: str) -> str:

@@ -15,6 +15,7 @@ from agentree.graph.draw import mermaid, plan_notes, run_notes, tree
 from agentree.graph.execute import Execution
 from agentree.graph.nodes import Definition
 from agentree.graph.plan import Plan
+from agentree.graph.record import Recorder
 from agentree.graph.run import Run
 from agentree.graph.task import Shared
 from agentree.graph.types import I, Limits, O, S
@@ -121,12 +122,14 @@ class Program(Generic[S, I, O]):
         *,
         watched: bool,
     ) -> AsyncGenerator[Run[O]]:
-        shared = Shared(uuid4().hex[:12], lm, lm.bus, seed)
+        run_id = uuid4().hex[:12]
+        shared = Shared(run_id, lm, lm.bus, seed, Recorder(run_id))
         execution = Execution(shared, self._definition, self.limits, Cell(self._new_state(state)))
         failure: BaseException | None = None
         async with AsyncExitStack() as stack:
             events = await stack.enter_async_context(lm.events()) if watched else None
             run = Run[O](execution, events, lambda run: self._explain_run(run))
+            stack.enter_context(shared.record.listening(lm.bus))
             stack.enter_context(lm._holding(run.id))
             async with anyio.create_task_group() as group:
                 group.start_soon(run._drive, value, transcript)
@@ -159,7 +162,7 @@ class Program(Generic[S, I, O]):
             ) from e
 
     def _explain_run(self, run: Run[Any]) -> str:
-        return tree(self._definition, self.limits, run_notes(self.plan, self._definition, run._shared))
+        return tree(self._definition, self.limits, run_notes(run._shared.record.generations))
 
 
 def _loop_is_running() -> bool:

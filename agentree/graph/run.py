@@ -28,7 +28,7 @@ class Run(Generic[O_co]):
         self.id = execution.shared.id
         self._execution = execution
         self._shared: Shared = execution.shared
-        self._events = events
+        self._events = _Events(events, self.id)
         self._explain = explain
         self._over = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -51,17 +51,17 @@ class Run(Generic[O_co]):
 
     @property
     def usage(self) -> "Usage":
-        """Tokens of all llm nodes' generations so far."""
+        """Tokens of all generations of the run so far, also of those that steps made by themselves."""
         from agentree.lm import Usage
 
-        found = [usage for _, usage in self._shared.usages]
+        found = self._shared.record.generations
         return Usage(
-            prompt_tokens=sum(u.prompt_tokens for u in found),
-            cached_tokens=_sum([u.cached_tokens for u in found]),
-            computed_tokens=_sum([u.computed_tokens for u in found]),
-            output_tokens=sum(u.output_tokens for u in found),
-            forced_tokens=_sum([u.forced_tokens for u in found]),
-            forward_passes=_sum([u.forward_passes for u in found]),
+            prompt_tokens=sum(e.prompt_tokens for e in found),
+            cached_tokens=sum(e.cached_tokens for e in found),
+            computed_tokens=sum(e.computed_tokens for e in found),
+            output_tokens=sum(e.sampled_tokens + e.forced_tokens for e in found),
+            forced_tokens=sum(e.forced_tokens for e in found),
+            forward_passes=sum(e.forward_passes for e in found),
         )
 
     @property
@@ -72,7 +72,7 @@ class Run(Generic[O_co]):
         return self._shared.transcript
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return _Events(self._events, self.id, self._over)
+        return self._events
 
     def cancel(self) -> None:
         """Stop the run: everything under way is cancelled and awaited, its events end with `RunEnded`."""
@@ -106,10 +106,9 @@ class Run(Generic[O_co]):
 class _Events:
     """The events of one run, up to its end. No generator: nothing stays open when a reader breaks off."""
 
-    def __init__(self, events: AsyncIterator[Event] | None, run: str, over: anyio.Event) -> None:
+    def __init__(self, events: AsyncIterator[Event] | None, run: str) -> None:
         self._events = events
         self._run = run
-        self._over = over
 
     def __aiter__(self) -> "_Events":
         return self
@@ -123,8 +122,3 @@ class _Events:
                 self._events = None
             return event
         raise StopAsyncIteration
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None

@@ -9,11 +9,12 @@ from agentree.events import Bus, Event
 from agentree.graph.budget import Budget, LimitHit, Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.nodes import LlmNode
+from agentree.graph.record import Recorder
 from agentree.messages import Message
 from agentree.tools import ToolCalls
 
 if TYPE_CHECKING:
-    from agentree.lm import Runtime, Transcript, Usage
+    from agentree.lm import Runtime, Transcript
 
 
 @dataclass(eq=False)
@@ -24,10 +25,9 @@ class Shared:
     lm: "Runtime"
     bus: Bus
     seed: int
+    record: Recorder
     visits: Counter[str] = field(default_factory=Counter[str])
     """Per task path without its visit number, how often it was visited."""
-    usages: "list[tuple[str, Usage]]" = field(default_factory=lambda: list["tuple[str, Usage]"]())
-    """Per generation, by task path."""
     transcript: "Transcript | None" = None
     """The latest of the main path."""
 

@@ -10,7 +10,8 @@ from agentree.tools import ArgumentError, Tool, ToolCall, ToolResult, canonical_
 
 MOST = 3
 """Worked calls in all."""
-_SUMS = (("12 + 30", "42"), ("96 / 8", "12"), ("25 * 4", "100"))
+_SUMS = (("7 / 16", "0.4375"), ("900 - 150", "750"), ("258 - 431", "-173"))
+"""Ends with a negative result: small models are prone to drop a sign that they have not just copied."""
 _TEXTS = (
     (("expression", "formula"), "12 + 30"),
     (("path", "file"), "notes.txt"),
