@@ -108,7 +108,7 @@ def test_a_recursive_schema_ends_under_any_preference(liked: bytes, spacing: str
 def test_forced_tokens_are_the_tokenizers_own() -> None:
     vocabulary = small_vocabulary()
     constraint = compile_constraint(JSONSchema(TREE))
-    value: Any = {
+    value: dict[str, Any] = {
         "name": "Zürich is big",
         "age": 42,
         "tags": ["red", "redder"],

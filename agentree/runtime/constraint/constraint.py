@@ -1,8 +1,9 @@
 """Compiled constraints: what may be written, without regard to a tokenizer."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from agentree.errors import ConstraintError
+from agentree.runtime.constraint.arrange import arranged
 from agentree.runtime.constraint.grammar import STYLES, Grammar
 from agentree.runtime.constraint.matcher import TokenConstraint
 from agentree.runtime.constraint.pattern import whole
@@ -24,16 +25,27 @@ class Constraint:
 
     engine: Literal["fsm", "llguidance"] = "fsm"
 
-    def __init__(self, positions: Positions, unchecked: tuple[str, ...] = ()) -> None:
+    def __init__(self, positions: Positions, book: Book | None = None, number: int = 0) -> None:
         self._positions = positions
-        self.unchecked = unchecked
+        self.unchecked: tuple[str, ...] = ()
         """Keywords, with their places, that are only checked afterwards (`lenient`)."""
         self._bound: dict[str, TokenConstraint] = {}
+        self._book = book
+        self._number = number
 
     def accepts(self, text: str | bytes) -> bool:
         """Whether the whole text is legal."""
         position = self._after(text)
         return position is not None and position.accepting
+
+    def arranged(self, value: object) -> Any:
+        """A JSON value with its keys in the order in which they are written.
+
+        Raises ValueError if the value is not legal in any order of its keys.
+        """
+        if self._book is None:
+            raise ValueError("the constraint is no JSON Schema")
+        return arranged(self._book, self._number, value)
 
     def forced(self, prefix: str | bytes = b"") -> bytes:
         """The bytes that must follow `prefix`, as far as there is only one continuation."""
@@ -98,4 +110,4 @@ def compile_set(
         raise ConstraintError("the schema or one of its patterns is nested too deeply") from None
     if not grammar.live(number):
         raise ConstraintError("no JSON value satisfies the schema: its keywords contradict each other")
-    return Constraint(Positions(Structure(grammar), number))
+    return Constraint(Positions(Structure(grammar), number), book, number)

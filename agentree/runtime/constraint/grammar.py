@@ -8,10 +8,12 @@ from typing import Final, Literal
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.decimals import decimals
-from agentree.runtime.constraint.forms import ArrayForm, ListTails, ObjectForm, Tails
+from agentree.runtime.constraint.forms import ObjectForm, Tails
+from agentree.runtime.constraint.lists import ArrayForm, ListTails
+from agentree.runtime.constraint.shapes import Arrays, Objects
 from agentree.runtime.constraint.strings import Strings
 from agentree.runtime.constraint.text import Text, TextAutomaton
-from agentree.runtime.constraint.values import Arrays, Book, Objects, Value
+from agentree.runtime.constraint.values import Book, Value
 
 MOST_SETS: Final = 20_000
 
@@ -46,7 +48,12 @@ class Grammar:
         self._texts: dict[Strings, Text] = {}
         self._children: dict[int, list[int]] = {}
         self._shortest: dict[int, bytes | None] = {}
-        self.analyse(root)
+        self._analyse(root)
+        for form in self._lists.values():
+            if form.shape.unique:
+                for number in form.members():
+                    if self.live(number):
+                        self._one_spelling(number, form.shape.unique)
 
     def shortest(self, number: int) -> bytes | None:
         """The shortest text of a set, None if it is void."""
@@ -56,7 +63,7 @@ class Grammar:
         """Whether a set has a member that can be written."""
         return self._shortest.get(number) is not None
 
-    def analyse(self, root: int) -> None:
+    def _analyse(self, root: int) -> None:
         """Finds every set reachable from `root` and the shortest text of each, to a fixed point."""
         order: list[int] = []
         pending = [root]
@@ -93,7 +100,8 @@ class Grammar:
         for shape in value.objects:
             yield from self.form(shape).members()
 
-    def _measure(self, value: Value) -> bytes | None:
+    def scalar(self, value: Value) -> bytes | None:
+        """The shortest scalar of a set."""
         found: list[bytes] = []
         if value.null:
             found.append(b"null")
@@ -106,6 +114,11 @@ class Grammar:
         text = self.text(value.strings)
         if not text.void:
             found.append(b'"' + text.ending(0, 0, 0) + b'"')
+        return min(found, key=len, default=None)
+
+    def _measure(self, value: Value) -> bytes | None:
+        scalar = self.scalar(value)
+        found = [] if scalar is None else [scalar]
         for array in value.arrays:
             tail = ListTails(self, self.array(array)).whole()
             if tail is not None:
@@ -115,6 +128,22 @@ class Grammar:
             if tail is not None:
                 found.append(tail)
         return min(found, key=len, default=None)
+
+    def _one_spelling(self, root: int, unique: str) -> None:
+        """Raises ConstraintError unless texts of a set differ exactly where their values do."""
+        pending, seen = [root], {root}
+        while pending:
+            number = pending.pop()
+            value = self.book.value(number)
+            plain = value.numbers.void or value.numbers.whole or value.numbers.texts is not None
+            if not plain or any(self.form(o).open for o in value.objects):
+                raise ConstraintError(
+                    f"'uniqueItems' at {unique} is enforced for items that have one spelling only: "
+                    "not for numbers that may have a fraction, and not for objects with undeclared properties"
+                )
+            fresh = [c for c in self._children[number] if c not in seen]
+            seen.update(fresh)
+            pending += fresh
 
     def text(self, strings: Strings) -> Text:
         """The automaton of a set of strings."""

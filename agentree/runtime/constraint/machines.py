@@ -7,6 +7,7 @@ text so far.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from agentree.runtime.constraint.decimals import Decimals
@@ -14,6 +15,8 @@ from agentree.runtime.constraint.text import Text
 
 QUOTE: Final = 0x22
 ANY_BYTE: Final = tuple(range(256))
+FIRST_BYTES: Final = (*b'"-0123456789ntf[{',)
+"""First bytes of JSON values."""
 
 
 class Node:
@@ -35,6 +38,18 @@ class Node:
 
 
 Nodes = tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Body:
+    """A place inside a string: state of its automaton, place inside a character, length so far."""
+
+    text: Text
+    state: int
+    place: int
+    count: int
+    kept: bool = False
+    """The text decides what may follow the string."""
 
 
 class Machine(ABC):
@@ -76,6 +91,14 @@ class Machine(ABC):
     def gap(self, state: Any) -> bool:
         """Whether blanks may stand here."""
         return False
+
+    def body(self, state: Any) -> Body | None:
+        """The place inside a string, None outside of strings."""
+        return None
+
+    def settled(self, state: Any, parent: Node) -> Node | None:
+        """The position if the machine's own part ends here and now."""
+        return parent if self.accepts(state) else None
 
     def plain(self, state: Any, reach: int) -> Any:
         """A state that no continuation of up to `reach` bytes tells apart from `state`."""
@@ -154,8 +177,6 @@ class Number(Machine):
 class Quoted(Machine):
     """The inside of a JSON string up to its closing quote: (state, place inside a character, length)."""
 
-    keeps = False
-
     def __init__(self, text: Text) -> None:
         super().__init__()
         self.text = text
@@ -171,6 +192,10 @@ class Quoted(Machine):
     def ending(self, state: tuple[int, int, int]) -> bytes:
         """The fewest characters and the quote."""
         return self.text.ending(*state) + b'"'
+
+    def body(self, state: tuple[int, int, int]) -> Body:
+        """The place inside the string."""
+        return Body(self.text, *state)
 
     def candidates(self, state: tuple[int, int, int]) -> Iterable[int]:
         """Bytes that go on inside the character, and the quote."""

@@ -7,14 +7,12 @@ rest from its target takes.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint.machines import Quoted
+from agentree.runtime.constraint.machines import Body
 from agentree.runtime.constraint.positions import Position, Positions
-from agentree.runtime.constraint.structure import UndeclaredKey
 from agentree.runtime.constraint.vocabulary import Ids, Mask, Trie, Vocabulary
 
 MOST_MASKS = 20_000
@@ -85,10 +83,10 @@ class Masks:
         vocabulary = self.vocabulary
         mask: Mask = np.zeros(vocabulary.size, np.bool_)
         worst = 0
-        for target, ids in self._targets(position):
+        for target, ids, more in self._targets(position):
             if target.w.translate(None, vocabulary.spellable) and vocabulary.spell(target.w) is None:
                 continue
-            worst = max(worst, len(target.w))
+            worst = max(worst, len(target.w) + more)
             mask[ids] = True
         if position.accepting:
             mask[vocabulary.ends] = True
@@ -102,39 +100,32 @@ class Masks:
             found = self._masks[key] = mask
         return found
 
-    def _targets(self, position: Position) -> list[tuple[Position, Ids | list[int]]]:
-        """Legal tokens by where they lead."""
+    def _targets(self, position: Position) -> list[tuple[Position, Ids | list[int], int]]:
+        """Legal tokens by where they lead, and how many tokens more than from there a text may take."""
         if len(position.nodes) == 1:
             (node,) = position.nodes
-            machine = node.machine
-            if isinstance(machine, Quoted | UndeclaredKey):
-                state = node.state
-                if state[1] == 0 and machine.text.sinks[state[0]] and not machine.keeps:
-                    return self._inside(position) + walk(self.vocabulary.unclean, position)
+            body = node.machine.body(node.state)
+            if body is not None and body.place == 0 and body.text.sinks[body.state]:
+                return self._inside(position, body) + walk(self.vocabulary.unclean, position)
         return walk(self.vocabulary.trie, position)
 
-    def _inside(self, position: Position) -> list[tuple[Position, Ids | list[int]]]:
-        """Tokens that stay inside a string in which every character is legal, by their number of code
-        points.
-        """
-        (node,) = position.nodes
-        machine = node.machine
-        assert isinstance(machine, Quoted | UndeclaredKey)
-        state: tuple[Any, ...] = node.state
-        text = machine.text
+    def _inside(self, position: Position, body: Body) -> list[tuple[Position, Ids | list[int], int]]:
+        """Tokens that stay inside a string where every character is legal, by their number of code points."""
         ids, lengths = self.vocabulary.clean
-        count = int(state[2])
-        room = len(ids) if text.high is None else int(np.searchsorted(lengths, text.high - count, "right"))
-        if not room:
-            return []
-        out: list[tuple[Position, Ids | list[int]]] = []
+        high: int | None = body.text.high
+        room = len(ids)
+        if high is not None:
+            room = int(np.searchsorted(lengths, high - body.count, "right"))
+        out: list[tuple[Position, Ids | list[int], int]] = []
         start = 0
         while start < room:
-            length = int(lengths[start])
-            stop = min(int(np.searchsorted(lengths, length, "right")), room)
-            after = text.grown(count, length)
-            target = machine.node((state[0], 0, after, *state[3:]), node.parent)
-            out.append((self.positions.at(frozenset((target,)), 0), ids[start:stop]))
+            stop = min(int(np.searchsorted(lengths, int(lengths[start]), "right")), room)
+            target: Position | None = position
+            for byte in self.vocabulary.tokens[int(ids[start])] or b"":
+                target = None if target is None else target.step(byte)
+            if target is not None:
+                # Where the text is kept, another token may lead to one that is taken: a character more tells.
+                out.append((target, ids[start:stop], 1 if body.kept else 0))
             start = stop
         return out
 
@@ -146,11 +137,11 @@ class Masks:
                 self._priced.clear()
             ids: list[Ids] = []
             rest: list[Ids] = []
-            for target, members in self._targets(position):
+            for target, members, more in self._targets(position):
                 spelled = self.vocabulary.spell(target.w)
                 if spelled is not None:
                     ids.append(np.asarray(members, np.int32))
-                    rest.append(np.full(len(members), len(spelled), np.int32))
+                    rest.append(np.full(len(members), len(spelled) + more, np.int32))
             none = np.zeros(0, np.int32)
             found = Priced(np.concatenate(ids) if ids else none, np.concatenate(rest) if rest else none)
             self._priced[position] = found
@@ -226,7 +217,7 @@ class Masks:
         return ids
 
 
-def walk(trie: Trie, position: Position) -> list[tuple[Position, Ids | list[int]]]:
+def walk(trie: Trie, position: Position) -> list[tuple[Position, Ids | list[int], int]]:
     """The tokens of a trie that are legal at a position, by where they lead."""
     out: dict[Position, list[int]] = {}
     all_kids, all_ids = trie.kids, trie.ids
@@ -245,7 +236,7 @@ def walk(trie: Trie, position: Position) -> list[tuple[Position, Ids | list[int]
                 out.setdefault(target, []).extend(ids)
             if all_kids[child]:
                 pending.append((target, child))
-    return list(out.items())
+    return [(target, ids, 0) for target, ids in out.items()]
 
 
 def _extends(trie: Trie, place: int, position: Position) -> bool:

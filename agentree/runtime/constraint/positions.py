@@ -144,10 +144,10 @@ class Positions:
     def _gaps(self, position: Position) -> frozenset[Node]:
         out: set[Node] = set()
         for node in position.nodes:
-            here = node
-            if not node.gap and node.machine.accepts(node.state) and node.parent is not None:
-                here = node.parent
-            if here.gap and here.depth > 0:
+            here: Node | None = node
+            if not node.gap and node.parent is not None:
+                here = node.machine.settled(node.state, node.parent)
+            if here is not None and here.gap and here.depth > 0:
                 out.add(here)
         return frozenset(out)
 

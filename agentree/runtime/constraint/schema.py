@@ -13,8 +13,9 @@ from agentree.runtime.constraint.documents import Document, Place, pointer
 from agentree.runtime.constraint.formats import FORMATS, LONGEST
 from agentree.runtime.constraint.numbers import Comparison
 from agentree.runtime.constraint.pattern import simple_repeat
+from agentree.runtime.constraint.shapes import FALSE, TRUE, Arrays, Layer, Objects, Property
 from agentree.runtime.constraint.terms import partition
-from agentree.runtime.constraint.values import FALSE, TRUE, Arrays, Book, Key, Layer, Objects, Property, Value
+from agentree.runtime.constraint.values import Book, Key, Value
 
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -236,8 +237,8 @@ class Schema:
             rest = self._set((*place, "items"))
         low = self._count(schema, "minItems", place) or 0
         shape = Arrays(tuple(prefix), rest, low, self._count(schema, "maxItems", place))
-        if schema.get("uniqueItems") is True and (shape.high is None or shape.high > 1):
-            self._refuse(place, "uniqueItems", "leave it out, or give 'maxItems' 1")
+        if schema.get("uniqueItems") is True:
+            shape = replace(shape, unique=pointer(place))
         if "contains" in schema:
             least = self._count(schema, "minContains", place)
             contained = (
@@ -292,8 +293,7 @@ class Schema:
             shut=self.closed and (typed or "properties" in schema),
             said=said,
         )
-        tidy = self.book.object_both(shape, Objects(said=said))
-        return () if tidy is None else (tidy,)
+        return tuple(self.book.object_both(shape, Objects(said=said)))
 
     # ------------------------------------------------------------------ combinations
 
@@ -355,7 +355,7 @@ class Schema:
                 else:
                     stated = book.value(self._set((*place, keyword, key)))
                     here = Objects((Property(key, TRUE, True),))
-                    present = tuple(s for o in stated.objects if (s := book.object_both(here, o)) is not None)
+                    present = tuple(s for o in stated.objects for s in book.object_both(here, o))
                 out = book.intersected(out, replace(book.every, objects=(absent, *present)))
             return out
 

@@ -5,7 +5,7 @@ window is known per state: the fewest characters to the end, and below the least
 character, kept until the rows only shift.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import Final
@@ -306,6 +306,34 @@ class Text:
             state, count = self.automaton.after[state][best], after
         tail, label = self._rest(state, count)
         return out + tail, label
+
+    def ending_beside(
+        self, state: int, place: int, count: int, spelled: bytes, taken: Container[bytes]
+    ) -> tuple[bytes, int] | None:
+        """As `ending_and_label`, a rest with which the text is none of those taken; None if there is none.
+
+        `spelled` are the bytes so far.
+        """
+        tail, label = self.ending_and_label(state, place, count)
+        if spelled + tail not in taken:
+            return tail, label
+        pending = [((state, place, count), b"")]
+        for start, before in pending:
+            here, walked = start, before
+            for byte in (*self.ending(*start), -1):
+                for other in self.automaton.speller.starts[here[1]]:
+                    moved = self.step(*here, other) if other != byte else None
+                    if moved is None:
+                        continue
+                    reached = walked + bytes((other,))
+                    tail, label = self.ending_and_label(*moved)
+                    if spelled + reached + tail not in taken:
+                        return reached + tail, label
+                    pending.append((moved, reached))
+                following = self.step(*here, byte) if byte >= 0 else None
+                if following is not None:
+                    here, walked = following, walked + bytes((byte,))
+        return None
 
     def _rest(self, state: int, count: int) -> tuple[bytes, int]:
         finish = self.automaton.speller.finish[0]

@@ -10,7 +10,8 @@ from agentree.errors import ConstraintError
 from agentree.runtime.constraint.constraint import Constraint, compile_set
 from agentree.runtime.constraint.output import Output
 from agentree.runtime.constraint.schema import Schema
-from agentree.runtime.constraint.values import FALSE, Arrays, Book, Layer, Objects, Property
+from agentree.runtime.constraint.shapes import FALSE, Arrays, Layer, Objects, Property
+from agentree.runtime.constraint.values import Book
 
 FINAL: Final = "final_answer"
 """Name of the pseudo tool that ends the work."""

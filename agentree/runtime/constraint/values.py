@@ -8,68 +8,29 @@ union, intersection and complement are exact and lazy: `Book.value` works one le
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint import numbers, strings
 from agentree.runtime.constraint.numbers import Numbers
 from agentree.runtime.constraint.pattern import search
+from agentree.runtime.constraint.shapes import (
+    FALSE,
+    TRUE,
+    Arrays,
+    Layer,
+    Objects,
+    Property,
+    Witness,
+    distinct,
+    item,
+    least,
+    tidy,
+)
 from agentree.runtime.constraint.strings import Strings
 from agentree.runtime.constraint.terms import Terms
 
-FALSE: Final = 0
-TRUE: Final = 1
-
-MOST_SHAPES: Final = 3000
-"""A set with more alternative shapes is refused: combinations of `anyOf`, `oneOf` and `not` multiply."""
-
 Key = tuple[Any, ...]
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Property:
-    """A declared property; `value` numbers a set."""
-
-    key: str
-    value: int
-    required: bool
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What one schema says of undeclared keys: sets by pattern, and `extra` where none matches."""
-
-    patterns: tuple[tuple[str, int], ...]
-    extra: int
-
-
-@dataclass(frozen=True)
-class Objects:
-    """Objects whose keys come in the order of `properties`, then the undeclared ones."""
-
-    properties: tuple[Property, ...] = ()
-    layers: tuple[Layer, ...] = ()
-    names: int = TRUE
-    low: int = 0
-    high: int | None = None
-    shut: bool = False
-    """Closed, unless `said`."""
-    said: bool = False
-    """Some schema says what undeclared properties are."""
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Arrays: sets of the first items, of the rest, bounds of the count."""
-
-    prefix: tuple[int, ...] = ()
-    rest: int = TRUE
-    low: int = 0
-    high: int | None = None
-    contains: tuple[tuple[int, int, int | None], ...] = ()
-    """(set, least, most): how many items are in the set."""
-    unique: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,8 +215,8 @@ class Book:
             a.false or b.false,
             numbers.either(a.numbers, b.numbers),
             strings.either(a.strings, b.strings),
-            _some((*a.arrays, *b.arrays)),
-            _some((*a.objects, *b.objects)),
+            distinct((*a.arrays, *b.arrays)),
+            distinct((*a.objects, *b.objects)),
         )
 
     def intersected(self, a: Value, b: Value) -> Value:
@@ -263,15 +224,15 @@ class Book:
         if a is self.every or b is self.every:
             return b if a is self.every else a
         arrays = [c for x in a.arrays for y in b.arrays if (c := self.array_both(x, y)) is not None]
-        objects = [c for x in a.objects for y in b.objects if (c := self.object_both(x, y)) is not None]
+        objects = [c for x in a.objects for y in b.objects for c in self.object_both(x, y)]
         return Value(
             a.null and b.null,
             a.true and b.true,
             a.false and b.false,
             numbers.both(a.numbers, b.numbers),
             strings.both(a.strings, b.strings),
-            _some(arrays),
-            _some(objects),
+            distinct(arrays),
+            distinct(objects, self.object_part_of),
         )
 
     def negated(self, a: Value) -> Value:
@@ -279,11 +240,12 @@ class Book:
         arrays: tuple[Arrays, ...] = (Arrays(),)
         for shape in a.arrays:
             others = self._array_others(shape)
-            arrays = _some([c for x in arrays for y in others if (c := self.array_both(x, y)) is not None])
+            arrays = distinct([c for x in arrays for y in others if (c := self.array_both(x, y)) is not None])
         objects: tuple[Objects, ...] = (Objects(),)
         for present in a.objects:
             rest = self._object_others(present)
-            objects = _some([o for x in objects for y in rest if (o := self.object_both(x, y)) is not None])
+            met = [o for x in objects for y in rest for o in self.object_both(x, y)]
+            objects = distinct(met, self.object_part_of)
         return Value(
             not a.null,
             not a.true,
@@ -301,8 +263,8 @@ class Book:
         size = max(len(a.prefix), len(b.prefix))
         prefix = tuple(self.both((item(a, i), item(b, i))) for i in range(size))
         contains = tuple(dict.fromkeys((*a.contains, *b.contains)))
-        high = _least(a.high, b.high)
-        return _tidy(
+        high = least(a.high, b.high)
+        return tidy(
             Arrays(
                 prefix, self.both((a.rest, b.rest)), max(a.low, b.low), high, contains, a.unique or b.unique
             )
@@ -336,51 +298,131 @@ class Book:
                 )
             if high is not None:
                 out.append(Arrays(contains=((number, high + 1, None),)))
-        return [shape for shape in map(_tidy, out) if shape is not None]
+        return [shape for shape in map(tidy, out) if shape is not None]
 
-    def object_both(self, a: Objects, b: Objects) -> Objects | None:
-        """Intersection of two shapes; None if it is plainly void."""
+    def object_both(self, a: Objects, b: Objects) -> list[Objects]:
+        """Intersection of two shapes: several where a witness may be one of several properties."""
         if b == Objects():
-            return a
+            return [a]
         if a == Objects():
-            return b
+            return [b]
         theirs = {p.key: p for p in b.properties}
         out: list[Property] = []
         for mine in a.properties:
             other = theirs.pop(mine.key, None)
             value = other.value if other is not None else self.undeclared(b, mine.key)
             required = mine.required or (other is not None and other.required)
-            out.append(Property(mine.key, self.both((mine.value, value)), required))
+            out.append(Property(mine.key, self._narrowed(mine.value, value), required))
         for other in b.properties:
             if other.key in theirs:
-                value = self.both((other.value, self.undeclared(a, other.key)))
+                value = self._narrowed(self.undeclared(a, other.key), other.value)
                 out.append(Property(other.key, value, other.required))
-        layers = tuple(dict.fromkeys((*a.layers, *b.layers)))
-        names = self.both((a.names, b.names))
-        high = _least(a.high, b.high)
         shape = Objects(
-            tuple(out), layers, names, max(a.low, b.low), high, a.shut or b.shut, a.said or b.said
+            tuple(out),
+            tuple(dict.fromkeys((*a.layers, *b.layers))),
+            self.both((a.names, b.names)),
+            max(a.low, b.low),
+            least(a.high, b.high),
+            a.shut or b.shut,
+            a.said or b.said,
+            tuple(dict.fromkeys((*a.witnesses, *b.witnesses))),
         )
-        required = [p for p in out if p.required]
-        if any(p.value == FALSE for p in required) or (
-            high is not None and high < max(shape.low, len(required))
-        ):
-            return None
-        return shape
+        return [s for s in self._witnessed(shape) if not self._plainly_void(s)]
+
+    def _plainly_void(self, shape: Objects) -> bool:
+        required = [p for p in shape.properties if p.required]
+        if any(p.value == FALSE for p in required):
+            return True
+        return shape.high is not None and shape.high < max(shape.low, len(required))
+
+    def _narrowed(self, a: int, b: int) -> int:
+        """Intersection, less complements that change nothing: tags of other variants, mostly."""
+        kept = self.both((a, b))
+        key = self._keys[kept]
+        if key[0] != "and" or self._keys[b][0] not in ("not", "and"):
+            return kept
+        parts: tuple[int, ...] = key[1:]
+        plain = [m for m in parts if self._keys[m][0] != "not"]
+        idle = {
+            m
+            for m in parts
+            if self._keys[m][0] == "not" and any(self.apart(p, int(self._keys[m][1]), 2) for p in plain)
+        }
+        return self.both([m for m in parts if m not in idle]) if idle else kept
+
+    def _witnessed(self, shape: Objects) -> list[Objects]:
+        """Declared properties tried as witnesses; what is left concerns undeclared ones alone."""
+        for place, witness in enumerate(shape.witnesses):
+            fresh = [p for p in shape.properties if p.key not in witness.declared]
+            if not fresh and not shape.closed:
+                continue
+            others = shape.witnesses[:place] + shape.witnesses[place + 1 :]
+            out: list[Objects] = []
+            for prop in fresh:
+                value = self._narrowed(prop.value, self.broken(witness, prop.key))
+                if value != FALSE:
+                    changed = replace(prop, value=value, required=True)
+                    properties = tuple(changed if p is prop else p for p in shape.properties)
+                    out += self._witnessed(replace(shape, properties=properties, witnesses=others))
+            if not shape.closed:
+                declared = (*witness.declared, *(p.key for p in fresh))
+                left = (*others, replace(witness, declared=declared))
+                out += self._witnessed(replace(shape, witnesses=left))
+            return out
+        return [shape]
+
+    def broken(self, witness: Witness, key: str) -> int:
+        """Values with which a property of this key is the witness."""
+        if witness.layer is None:
+            return FALSE if self.value(witness.names).strings.holds(key) else TRUE
+        return self.complement(self.undeclared(Objects(layers=(witness.layer,)), key))
+
+    def object_part_of(self, a: Objects, b: Objects) -> bool:
+        """Whether `a` is plainly part of `b`."""
+        if (b.shut, b.said) != (a.shut, a.said) or b.low > a.low or not set(b.layers) <= set(a.layers):
+            return False
+        if b.high is not None and (a.high is None or a.high > b.high):
+            return False
+        if not self._implies(a.names, b.names) or not set(b.witnesses) <= set(a.witnesses):
+            return False
+        mine = {p.key: p for p in a.properties}
+        for other in b.properties:
+            own = mine.pop(other.key, None)
+            value = own.value if own is not None else self.undeclared(a, other.key)
+            if (other.required and (own is None or not own.required)) or not self._implies(
+                value, other.value
+            ):
+                return False
+        return all(self._implies(p.value, self.undeclared(b, p.key)) for p in mine.values())
+
+    def _implies(self, a: int, b: int) -> bool:
+        if b == TRUE or a in (b, FALSE):
+            return True
+        wanted, given = self._keys[b], self._keys[a]
+        have = set(given[1:]) if given[0] == "and" else {a}
+        need = set(wanted[1:]) if wanted[0] == "and" else {b}
+        return all(
+            n in have
+            or (self._keys[n][0] == "not" and any(self.apart(h, int(self._keys[n][1]), 2) for h in have))
+            for n in need
+        )
 
     def _object_others(self, a: Objects) -> list[Objects]:
-        if a.names != TRUE:
-            raise ConstraintError("'not' over 'propertyNames' can't be enforced")
-        if any(layer.patterns or layer.extra != TRUE for layer in a.layers):
-            raise ConstraintError(
-                "'not' over 'additionalProperties' or 'patternProperties' can't be enforced"
-            )
+        if a.witnesses:
+            raise ConstraintError("'not' over 'not' over 'additionalProperties' can't be enforced")
         out: list[Objects] = []
+        declared = tuple(p.key for p in a.properties)
         for prop in a.properties:
             if prop.required:
                 out.append(Objects((Property(prop.key, FALSE, False),)))
             if prop.value != TRUE:
                 out.append(Objects((Property(prop.key, self.complement(prop.value), True),)))
+        ruling = [layer for layer in a.layers if layer.patterns or layer.extra != TRUE]
+        out += [Objects(witnesses=(Witness(declared, layer),)) for layer in ruling]
+        if a.shut and not a.said:
+            out.append(Objects(witnesses=(Witness(declared, Layer((), FALSE)),)))
+        if a.names != TRUE:
+            out.append(Objects(witnesses=(Witness((), None, a.names),)))
         if a.low:
             out.append(Objects(high=a.low - 1))
         if a.high is not None:
@@ -407,7 +449,7 @@ class Book:
         """Whether two sets certainly have no member in common; False may mean that it is not plain to see."""
         if FALSE in (a, b) or self.both((a, b)) == FALSE:
             return True
-        if a == b or TRUE in (a, b) or depth == 0:
+        if a == b or TRUE in (a, b) or depth == 0 or None in (self._values.get(a, 0), self._values.get(b, 0)):
             return False
         pair = (min(a, b), max(a, b))
         found = self._disjoint.get(pair)
@@ -444,34 +486,4 @@ class Book:
                             value = FALSE
                     if self.apart(prop.value, value, depth - 1):
                         return True
-        return self.object_both(a, b) is None
-
-
-def item(shape: Arrays, index: int) -> int:
-    """The set of the item at `index`."""
-    return shape.prefix[index] if index < len(shape.prefix) else shape.rest
-
-
-def _least(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else min(a, b)
-
-
-def _tidy(shape: Arrays) -> Arrays | None:
-    high = shape.high
-    for index, number in enumerate((*shape.prefix, shape.rest)):
-        if number == FALSE:
-            high = _least(high, index)
-            break
-    if high is not None and high < shape.low:
-        return None
-    return shape if high == shape.high else replace(shape, high=high)
-
-
-def _some(shapes: Iterable[_T]) -> tuple[_T, ...]:
-    out = tuple(dict.fromkeys(shapes))
-    if len(out) > MOST_SHAPES:
-        raise ConstraintError(
-            f"the combinations of anyOf, oneOf, allOf and not make more than {MOST_SHAPES} shapes: "
-            "use fewer alternatives"
-        )
-    return out
+        return not self.object_both(a, b)
