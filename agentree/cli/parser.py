@@ -14,6 +14,7 @@ examples:
   agentree run agent.py --input hi --trace t.jsonl --quiet
                                                    the result on stdout, every event in a file
   agentree plan agent.py                           what will be shared, forked and joined
+  agentree top                                     look into a running engine from another terminal
   agentree models list                             models that are known by name
 
 exit codes: 0 done, 1 it failed, 2 wrong use, 130 interrupted
@@ -81,6 +82,12 @@ def build_parser() -> argparse.ArgumentParser:
     where = actions.add_parser("where", help="print the folder of a model, or of all of them")
     where.add_argument("model", nargs="?", metavar="MODEL")
     _with_debug(where).set_defaults(command=_later("models", "where_command"))
+
+    top = commands.add_parser("top", help="show pool, queue and tree of the runtimes that are open")
+    top.add_argument("pid", nargs="?", type=int, metavar="PID", help="only those of this process")
+    top.add_argument("--once", action="store_true", help="print one look and end")
+    top.add_argument("--json", action="store_true", help="one look as JSON, one object a runtime")
+    _with_debug(top).set_defaults(command=_later("top", "top_command"))
 
     demo = commands.add_parser("demo", help="an agent answers a question on the embedded model")
     _add_model(demo)

@@ -10,6 +10,7 @@ from agentree.errors import AgentreeError, InvalidArgument, RuntimeClosed
 from agentree.events import Bus, ModelLoading, ModelReady
 from agentree.lm.feed import Feed
 from agentree.lm.inbox import Inboxes
+from agentree.lm.monitor import open_monitor
 from agentree.lm.session import Session
 
 if TYPE_CHECKING:
@@ -166,6 +167,8 @@ class Home:
         except BaseException:
             engine.close()
             raise
+        about = {"model": model.name, "device": model.device, "weights": model.weights}
+        session.monitor = open_monitor(engine, about)
         self.bus.emit(
             ModelReady(
                 model=model.name,

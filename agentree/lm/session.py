@@ -13,6 +13,7 @@ from agentree.events import Bus
 from agentree.lm.drift import TemplateReport, check_template
 from agentree.lm.generation import Stats
 from agentree.lm.inbox import Inbox, Inboxes
+from agentree.lm.monitor import Monitor
 from agentree.lm.prompt import Prompts, TextTokens
 from agentree.lm.waits import Waits
 from agentree.runtime.request import Hold, Request, Result, Sink, Ticket
@@ -142,6 +143,8 @@ class Session:
         self.held_runs: set[str] = set()
         """Runs whose transcripts are leased from turn to turn."""
         self.waits = Waits()
+        self.monitor: Monitor | None = None
+        """Where other processes may look into the engine."""
         self._numbers = itertools.count(1)
         self._sizes = (("the model's context", context), ("the KV pool", pool))
         self._lock = threading.Lock()
@@ -242,6 +245,8 @@ class Session:
         """Close the engine: whatever waits fails with RuntimeClosed. Blocks until its thread has ended."""
         with self._lock:
             engine, self._engine = self._engine, None
+        if self.monitor is not None:
+            self.monitor.close()
         if engine is not None:
             engine.close()
             self._last = Stats.of(engine.stats())

@@ -117,7 +117,7 @@ class Scheduler:
         return step
 
     def check(self) -> None:
-        """Raise on any broken invariant: conservation of slots, and each row what tree and private slots are."""
+        """Raise on any broken invariant: conservation of slots, and what each row says of whose they are."""
         self.cache.check()
         held = [s.row[s.owned : s.have] for s in self.running]
         private = np.concatenate(held) if held else np.empty(0, np.int64)

@@ -20,12 +20,19 @@ def snapshot(stats: EngineStats, cache: Cache, scheduler: Scheduler) -> dict[str
     """State of an engine between two steps; sizes in tokens.
 
     Returns:
-        `stats`: counters and pool. `running`, `waiting`: the first requests of each. `agents`: who has the
-        most, by owner: `held` by its running requests, which nothing can evict, `leased`, and of its leased
-        tokens how many are `evictable` now. `tree`: the most recently used branches, a line each.
+        `stats`: counters and pool, `idle` being what is leased and not locked. `running`, `waiting`: the
+        first requests of each. `agents`: who has the most, by owner: `held` by its running requests, which
+        nothing can evict, `leased`, and of its leased tokens how many are `evictable` now. `tree`: the most
+        recently used branches, a line each.
     """
     return {
-        "stats": asdict(stats) | {"evictable": cache.evictable, "locked": cache.locked, "nodes": cache.nodes},
+        "stats": asdict(stats)
+        | {
+            "evictable": cache.evictable,
+            "idle": cache.idle,
+            "locked": cache.locked,
+            "nodes": cache.nodes,
+        },
         "running": _requests(scheduler.running),
         "waiting": _requests(scheduler.waiting),
         "agents": _agents(cache, scheduler),
