@@ -1,7 +1,6 @@
 """One opening of a fork: where its branches are, which of its joins may fire, and what a failure stops."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,7 +55,6 @@ class Branches:
     _waiting: dict[str, list[Arrival]] = field(default_factory=dict[str, list[Arrival]])
     """Who has come to each join and not gone on."""
     _group: TaskGroup | None = None
-    _limiter: anyio.CapacityLimiter | None = None
     _failures: list[Exception] = field(default_factory=list[Exception])
     _left_out: list[Exception] = field(default_factory=list[Exception])
 
@@ -70,12 +68,12 @@ class Branches:
 
         Raises the first failure, after the other branches were cancelled and awaited.
         """
-        self._limiter = None if self.parallel is None else anyio.CapacityLimiter(self.parallel)
         self._at = {task.indices[-1]: node.name for task, node, _ in starts}
         async with anyio.create_task_group() as group:
             self._group = group
-            for task, node, value in starts:
-                group.start_soon(self._branch, group, task, node, value, False)
+            waiting = iter(starts)
+            for _ in starts if self.parallel is None else range(min(self.parallel, len(starts))):
+                group.start_soon(self._take_from, waiting, group)
         self._group = None
         if self._failures:
             raise self._failures[0]
@@ -92,6 +90,13 @@ class Branches:
         if self._group is not None and self.regions.inner[self.fork]:
             self._settle(self._group)
 
+    async def _take_from(self, waiting: "Iterator[tuple[Task, NodeSpec, Any]]", group: TaskGroup) -> None:
+        """Run one branch after the other, so that they begin in fork order."""
+        for task, node, value in waiting:
+            await self._branch(group, task, node, value, False)
+            if self.parallel is None:
+                return
+
     async def _branch(
         self,
         group: TaskGroup,
@@ -102,8 +107,7 @@ class Branches:
     ) -> None:
         index = task.indices[-1]
         try:
-            async with nullcontext() if visited or self._limiter is None else self._limiter:
-                join, value = await self.walker.walk(task, node, value, self, visited=visited)
+            join, value = await self.walker.walk(task, node, value, self, visited=visited)
         except Exception as error:
             if isinstance(error, LimitHit) or not self._tolerates(self._at[index]):
                 self._fail(group, error)
@@ -119,7 +123,8 @@ class Branches:
         reduce = self.final.reduce
         if join is self.final and isinstance(reduce, Selector) and reduce.eager:
             group.cancel_scope.cancel()
-            waiting.clear()
+            if waiting:
+                return
         waiting.append(arrival)
 
     def _settle(self, group: TaskGroup) -> None:
