@@ -46,7 +46,8 @@ class Engine:
 STATS = {
     "pool": 1000, "free": 300, "private": 50, "tree": 650, "leased": 400, "running": 2, "waiting": 9,
     "lookup_tokens": 2000, "hit_tokens": 1500, "computed_tokens": 500, "sampled_tokens": 100,
-    "forced_tokens": 20, "forward_passes": 60, "evicted_tokens": 70, "revoked_leases": 1, "preempted_requests": 0, "near_ties": 0,
+    "forced_tokens": 20, "forward_passes": 60, "evicted_tokens": 70, "revoked_leases": 1,
+    "preempted_requests": 0, "near_ties": 0,
     "evictable": 450, "locked": 200, "idle": 250, "nodes": 12,
 }  # fmt: skip
 
