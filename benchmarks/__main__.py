@@ -1,0 +1,39 @@
+"""Run the benchmarks one after the other: `python -m benchmarks`, or name some: `python -m benchmarks cache`."""
+
+import argparse
+import subprocess
+import sys
+
+SUITE = {
+    "cache": ("tree work and eviction, without a model", ()),
+    "replay": ("recorded agents against the cache, for lru, plan and the optimum", ()),
+    "overhead": ("tree work as a share of wall time, with nothing to share", ()),
+    "arithmetic": ("how often the embedded model answers through the calculator", ("--seed", "1")),
+}
+
+
+def main() -> int:
+    """Run what was named, or everything; 1 if any of them failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="\n".join(f"{name:12} {what}" for name, (what, _) in SUITE.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which ones; all if none is named")
+    names: list[str] = parser.parse_args().names
+    unknown = sorted(set(names) - set(SUITE))
+    if unknown:
+        parser.error(f"no benchmark {unknown[0]!r}: there are {', '.join(SUITE)}")
+    failed: list[str] = []
+    for name in names or SUITE:
+        what, options = SUITE[name]
+        print(f"\n# {name}: {what}\n", flush=True)
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options]).returncode:
+            failed.append(name)
+    if failed:
+        print(f"\nfailed: {', '.join(failed)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
