@@ -1,4 +1,4 @@
-"""Run the benchmarks one after the other: `python -m benchmarks`, or name some: `python -m benchmarks cache`."""
+"""Run the benchmarks one after the other: `python -m benchmarks`, or some: `python -m benchmarks cache`."""
 
 import argparse
 import subprocess
