@@ -7,6 +7,8 @@ from agentree.graph.program import Program
 from agentree.graph.react import react
 from agentree.graph.reduce import Selector, best, collect, first, top, vote
 from agentree.graph.run import Run
+from agentree.graph.templates import best_of_n, map_reduce
+from agentree.graph.thought import tree_of_thought
 from agentree.graph.types import Limits, Node
 
 __all__ = [
@@ -20,9 +22,12 @@ __all__ = [
     "Run",
     "Selector",
     "best",
+    "best_of_n",
     "collect",
     "first",
+    "map_reduce",
     "react",
     "top",
+    "tree_of_thought",
     "vote",
 ]

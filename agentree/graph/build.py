@@ -233,13 +233,16 @@ class Graph(Generic[S, I, O]):
 
         The successors go on from before the question; a step may `goto` the transcript of one answer.
         """
+        return self._sample(n, out, max_tokens=max_tokens, temperature=temperature)
+
+    def _sample(self, n: int, out: Any, **options: Any) -> Callable[[Callable[..., Message]], Any]:
         if n < 1:
             raise GraphError(f"sample({n}, ...): it must be at least 1")
 
-        def make(prompt: Callable[..., Message]) -> Any:
+        def make(prompt: Callable[..., Message]) -> NodeSpec:
             name = _prompt_name(prompt)
             flow = Flow[Any, Any, Any](flow_of(prompt).input, list)
-            return self._add(SampleNode(name, flow, self, prompt, n, out, max_tokens, temperature))
+            return self._add(SampleNode(name, flow, self, prompt, n, out, **options))
 
         return make
 

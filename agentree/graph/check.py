@@ -239,7 +239,8 @@ def _heads(nodes: dict[str, NodeSpec], flow: TranscriptFlow) -> dict[str, Head]:
                 f"llm node {node.name!r} has system=..., but {others[0]!r} comes before it and has begun the "
                 "transcript: give system= to the first llm node of the path, or join with keep='none'"
             )
-    heads = {node.name: Head(None, (), ()) for node in nodes.values() if isinstance(node, SampleNode)}
+    samples = [node for node in nodes.values() if isinstance(node, SampleNode)]
+    heads = {node.name: Head(node.system, (), ()) for node in samples}
     for node in llms:
         users = [other for other in llms if other is node or node.name in roots[other.name]]
         tools = {tool.name: tool for user in users for tool in user.tools or ()}

@@ -92,6 +92,7 @@ class SampleNode(NodeSpec):
     output: Any
     max_tokens: int = 256
     temperature: float = 1.0
+    system: str | None = None
     kind: Kind = field(default="sample", init=False)
 
 

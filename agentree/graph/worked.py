@@ -42,11 +42,11 @@ Exchange = tuple[str, Mapping[str, Any], str]
 
 
 def worked_turns(tools: Sequence[Tool[..., Any]], output: Any) -> tuple[Message, ...]:
-    """Up to three whole exchanges: question, call, result, final answer. Each call is valid for its tool."""
+    """A few whole exchanges: question, call, result, final answer. Each call is valid for its tool."""
     turns: list[Message] = []
     made = 0
     for tool in tools:
-        for question, arguments, result in _exchanges(tool, MOST if len(tools) == 1 else 1):
+        for question, arguments, result in _exchanges(tool, max(1, MOST // len(tools))):
             if made == MOST:
                 return tuple(turns)
             made += 1
@@ -63,7 +63,7 @@ def _exchanges(tool: Tool[..., Any], most: int) -> list[Exchange]:
     if list(arguments) == ["expression"]:
         sums: list[Exchange] = [(f"What is {text}?", {"expression": text}, result) for text, result in _SUMS]
         if all(_valid(tool, sum_[1]) for sum_ in sums):
-            return sums[:most]
+            return sums[-most:]
     task = tool.description.split("\n")[0].rstrip(".:") or f"Use {tool.name}"
     values = [v if isinstance(v, str) else canonical_json(v) for v in arguments.values()]
     shown = values if len(values) == 1 else [f"{k} = {v}" for k, v in zip(arguments, values, strict=True)]

@@ -1,0 +1,108 @@
+"""Templates without tools: the best of several answers, and many texts to one result."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from typing_extensions import TypeVar
+
+from agentree.errors import GraphError
+from agentree.graph.build import Graph
+from agentree.graph.ctx import Ctx
+from agentree.graph.reduce import collect
+from agentree.messages import Message, user
+from agentree.tools import canonical_json
+
+if TYPE_CHECKING:
+    from agentree.graph.program import Program
+    from agentree.lm import Generation
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+READ = "Read the text and note what matters."
+COMBINE = "Combine these notes:"
+MAX_TOKENS = 256
+"""Longest answer, in tokens."""
+
+
+def best_of_n(
+    *, output: type[T], n: int = 5, instructions: str = "", pick: Callable[[Sequence[T]], T] | None = None
+) -> "Program[None, str, T]":
+    """Ask once, answer `n` times, go on with one answer.
+
+    Args:
+        output: Type of the answer; it is forced.
+        n: How many answers are sampled, on branches of one transcript.
+        instructions: What the model is told first.
+        pick: Takes one of the values. Without it, the most frequent value wins, and among equals the one that
+            the model found likeliest.
+    """
+    graph = Graph("best_of_n", input=str, output=output)
+
+    def attempt(ctx: Ctx, question: str) -> Message:
+        return user(question)
+
+    node = graph._sample(n, output, max_tokens=MAX_TOKENS, temperature=1.0, system=instructions or None)(
+        attempt
+    )
+
+    @graph.step
+    async def choose(ctx: Ctx, made: "list[Generation[T]]") -> T:
+        values = [generation.value for generation in made]
+        if pick is None:
+            winner = made[_favourite(values, [generation.logprob for generation in made])]
+            ctx.goto(winner.transcript)
+            return winner.value
+        value = pick(values)
+        picked = [generation for generation in made if generation.value is value]
+        if picked:
+            ctx.goto(picked[0].transcript)
+        return value
+
+    graph.edge(graph.start, node)
+    graph.edge(node, choose)
+    graph.edge(choose, graph.end)
+    return graph.compile()
+
+
+def _favourite(values: Sequence[Any], logprobs: Sequence[float | None]) -> int:
+    counts = [sum(1 for other in values if other == value) for value in values]
+    order = [
+        (count, logprob or 0.0, -i) for i, (count, logprob) in enumerate(zip(counts, logprobs, strict=True))
+    ]
+    return -max(order)[2]
+
+
+def map_reduce(
+    *, item: type[T], output: type[U], instructions: str = READ, parallel: int = 8
+) -> "Program[None, Sequence[str], U]":
+    """Read many texts side by side, then make one result of what was found.
+
+    Args:
+        item: What each text becomes; it is forced.
+        output: Type of the result; it is forced.
+        instructions: What the model is told first, for each text and for the result: one shared prefix.
+        parallel: So many texts at a time.
+    """
+    graph = Graph("map_reduce", input=cast("type[Sequence[str]]", Sequence), output=output)
+
+    @graph.step
+    async def texts(ctx: Ctx, given: Sequence[str]) -> list[str]:
+        if isinstance(given, str):
+            raise GraphError("map_reduce takes a list of texts, not one text")
+        return list(given)
+
+    @graph.llm(item, max_tokens=MAX_TOKENS, system=instructions)
+    def read(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @graph.llm(output, max_tokens=2 * MAX_TOKENS, system=instructions)
+    def combine(ctx: Ctx, found: list[T]) -> Message:
+        notes = "\n".join(f"- {one if isinstance(one, str) else canonical_json(one)}" for one in found)
+        return user(f"{COMBINE}\n{notes}")
+
+    graph.edge(graph.start, texts)
+    notes = graph.join(graph.map(texts, read, parallel=parallel), collect(item), keep="none")
+    graph.edge(notes, combine)
+    graph.edge(combine, graph.end)
+    return graph.compile()
