@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import validate
 from pydantic import BaseModel, Field
 
-from agentree.errors import GraphError, LimitReached
+from agentree.errors import ConstraintError, GraphError, LimitReached
 from agentree.events import ToolStarted
 from agentree.graph import Limits, best_of_n, map_reduce, react, tree_of_thought
 from agentree.graph.clip import clip_tokens
@@ -137,7 +137,7 @@ async def test_the_static_prefix_is_the_same_whatever_the_order_of_tools() -> No
             agent = react(tools=tools, output=str, examples=[user("hello")])
             async with agent.stream("q", lm=lm) as run:
                 _ = [e async for e in run]
-        assert run.usage.computed_tokens <= 1  # a full hit: nothing, or its last token
+        assert (run.usage.computed_tokens or 0) <= 1  # a full hit: nothing, or its last token
 
 
 async def test_react_takes_worked_turns() -> None:
@@ -207,7 +207,7 @@ def test_react_with_an_output_that_can_not_be_forced() -> None:
     class Opaque:
         pass
 
-    with pytest.raises(GraphError, match="'think'"):
+    with pytest.raises(ConstraintError, match="Opaque"):
         react(tools=[now], output=Opaque)
 
 
