@@ -130,7 +130,7 @@ def valid(schema: Any, value: Any) -> bool:
 _NAMES = st.sampled_from(["a", "b", "ab", "name", "nam", "é", 'q"t', "x y"])
 _SCALARS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(-30, 30), st.sampled_from([0.5, -1.25, 2.0, 1e20]),
-    st.sampled_from(["", "a", "ab", "abc", 'a"b', "é", "日本", "😀", "\n", "red", "x" * 9]),
+    st.sampled_from(["", "a", "ab", "abc", 'a"b', "é", "日本", "😀", "\t", "red", "x" * 9]),
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Compiled constraints: what may be written, without regard to a tokenizer."""
 
+import time
+from collections.abc import Callable
 from typing import Any, Literal
 
 from agentree.errors import ConstraintError
@@ -18,6 +20,23 @@ from agentree.runtime.constraint.vocabulary import Vocabulary
 
 SPARE: int | None = None
 """Length bound of strings and patterns that state none, in code points; None is no bound."""
+
+SECONDS = 20.0
+"""A compile that takes longer is given up."""
+
+
+def deadline(seconds: float) -> Callable[[], None]:
+    """A check that raises ConstraintError once the time is over."""
+    end = time.monotonic() + seconds
+
+    def tick() -> None:
+        if time.monotonic() > end:
+            raise ConstraintError(
+                f"compiling took longer than {seconds:g} s: make patterns and alternatives smaller, "
+                "or allow more time"
+            )
+
+    return tick
 
 
 class Constraint:
@@ -68,12 +87,10 @@ class Constraint:
         return found
 
 
-def compile_regex(spec: Regex, spare: int | None = SPARE) -> Constraint:
+def compile_regex(spec: Regex, spare: int | None = SPARE, seconds: float = SECONDS) -> Constraint:
     """The texts that a pattern matches as a whole."""
-    terms = Terms()
-    automaton = TextAutomaton.of_terms(
-        terms, [whole(terms, spec.pattern)], lambda a: 0 if a[0] else -1, "raw"
-    )
+    terms = Terms(tick=deadline(seconds))
+    automaton = TextAutomaton.of_term(terms, whole(terms, spec.pattern), "raw")
     text = Text(automaton, spare=spare)
     if text.void:
         raise ConstraintError(f"pattern {spec.pattern!r} matches no text")
@@ -91,9 +108,9 @@ def compile_choice(spec: Choice) -> Constraint:
     return Constraint(Positions(Text(TextAutomaton.of_texts(options, "raw"))))
 
 
-def compile_schema(spec: JSONSchema, spare: int | None = SPARE) -> Constraint:
+def compile_schema(spec: JSONSchema, spare: int | None = SPARE, seconds: float = SECONDS) -> Constraint:
     """The JSON values of a schema."""
-    book = Book()
+    book = Book(tick=deadline(seconds))
     schema = Schema(book, spec.schema, closed=spec.closed, lenient=spec.lenient)
     constraint = compile_set(book, schema.number, spec.spacing, spare)
     constraint.unchecked = tuple(dict.fromkeys(schema.unchecked))

@@ -154,7 +154,7 @@ class Grammar:
             elif strings.free:
                 found = Text(self.anything, strings.low, strings.high, self.spare)
             else:
-                automaton = TextAutomaton.of_terms(strings.terms, [strings.term], _first, "json")
+                automaton = TextAutomaton.of_term(strings.terms, strings.term)
                 found = Text(automaton, strings.low, strings.high, self.spare)
             self._texts[strings] = found
         return found
@@ -172,7 +172,3 @@ class Grammar:
         if found is None:
             found = self._lists[shape] = ArrayForm(self, shape)
         return found
-
-
-def _first(accepting: tuple[bool, ...]) -> int:
-    return 0 if accepting[0] else -1

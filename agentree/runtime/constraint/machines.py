@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentree.runtime.constraint.decimals import Decimals
-from agentree.runtime.constraint.text import Text
+from agentree.runtime.constraint.text import FAR, Text
 
 QUOTE: Final = 0x22
 ANY_BYTE: Final = tuple(range(256))
@@ -50,6 +50,23 @@ class Body:
     count: int
     kept: bool = False
     """The text decides what may follow the string."""
+
+    @property
+    def free(self) -> bool:
+        """Every character may follow, and changes nothing but the length."""
+        return self.text.sinks[self.state]
+
+    @property
+    def loops(self) -> int:
+        """Classes of characters that may follow and change nothing but the length, as a bit set."""
+        return self.text.loops[self.state] if self.count >= self.text.low else 0
+
+    @property
+    def room(self) -> int:
+        """Characters that still fit without a change of state."""
+        if self.text.high is None:
+            return FAR
+        return self.text.high - self.count - (0 if self.free else self.text.need(self.state, self.count))
 
 
 class Machine(ABC):
@@ -222,6 +239,10 @@ class Plain(Machine):
     def ending(self, state: tuple[int, int, int]) -> bytes:
         """The fewest characters."""
         return self.text.ending(*state)
+
+    def body(self, state: tuple[int, int, int]) -> Body:
+        """The place inside the text."""
+        return Body(self.text, *state)
 
     def candidates(self, state: tuple[int, int, int]) -> Iterable[int]:
         """Bytes that go on inside the character."""

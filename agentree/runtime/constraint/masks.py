@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint.machines import Body
 from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.vocabulary import Ids, Mask, Trie, Vocabulary
 
@@ -83,11 +82,12 @@ class Masks:
         vocabulary = self.vocabulary
         mask: Mask = np.zeros(vocabulary.size, np.bool_)
         worst = 0
-        for target, ids, more in self._targets(position):
-            if target.w.translate(None, vocabulary.spellable) and vocabulary.spell(target.w) is None:
+        for reached in walk(vocabulary.trie, position):
+            rest = reached.position.w
+            if rest.translate(None, vocabulary.spellable) and vocabulary.spell(rest) is None:
                 continue
-            worst = max(worst, len(target.w) + more)
-            mask[ids] = True
+            worst = max(worst, len(rest) + reached.kept)
+            mask[reached.ids] = True
         if position.accepting:
             mask[vocabulary.ends] = True
         return Legal(self._shared(mask), worst)
@@ -100,35 +100,6 @@ class Masks:
             found = self._masks[key] = mask
         return found
 
-    def _targets(self, position: Position) -> list[tuple[Position, Ids | list[int], int]]:
-        """Legal tokens by where they lead, and how many tokens more than from there a text may take."""
-        if len(position.nodes) == 1:
-            (node,) = position.nodes
-            body = node.machine.body(node.state)
-            if body is not None and body.place == 0 and body.text.sinks[body.state]:
-                return self._inside(position, body) + walk(self.vocabulary.unclean, position)
-        return walk(self.vocabulary.trie, position)
-
-    def _inside(self, position: Position, body: Body) -> list[tuple[Position, Ids | list[int], int]]:
-        """Tokens that stay inside a string where every character is legal, by their number of code points."""
-        ids, lengths = self.vocabulary.clean
-        high: int | None = body.text.high
-        room = len(ids)
-        if high is not None:
-            room = int(np.searchsorted(lengths, high - body.count, "right"))
-        out: list[tuple[Position, Ids | list[int], int]] = []
-        start = 0
-        while start < room:
-            stop = min(int(np.searchsorted(lengths, int(lengths[start]), "right")), room)
-            target: Position | None = position
-            for byte in self.vocabulary.tokens[int(ids[start])] or b"":
-                target = None if target is None else target.step(byte)
-            if target is not None:
-                # Where the text is kept, another token may lead to one that is taken: a character more tells.
-                out.append((target, ids[start:stop], 1 if body.kept else 0))
-            start = stop
-        return out
-
     def priced(self, position: Position) -> Priced:
         """Legal tokens with what a complete text then takes."""
         found = self._priced.get(position)
@@ -137,15 +108,31 @@ class Masks:
                 self._priced.clear()
             ids: list[Ids] = []
             rest: list[Ids] = []
-            for target, members, more in self._targets(position):
-                spelled = self.vocabulary.spell(target.w)
-                if spelled is not None:
-                    ids.append(np.asarray(members, np.int32))
-                    rest.append(np.full(len(members), len(spelled) + more, np.int32))
+            for reached in walk(self.vocabulary.trie, position):
+                for target, members in self._apart(reached):
+                    spelled = self.vocabulary.spell(target.w)
+                    if spelled is not None:
+                        ids.append(np.asarray(members, np.int32))
+                        rest.append(np.full(len(members), len(spelled) + reached.kept, np.int32))
             none = np.zeros(0, np.int32)
             found = Priced(np.concatenate(ids) if ids else none, np.concatenate(rest) if rest else none)
             self._priced[position] = found
         return found
+
+    def _apart(self, reached: "Reached") -> list[tuple[Position, Ids | list[int]]]:
+        """Tokens by where they lead, where they stay inside one string: by their number of code points."""
+        if reached.lengths is None:
+            return [(reached.position, reached.ids)]
+        out: list[tuple[Position, Ids | list[int]]] = []
+        ids = np.asarray(reached.ids, np.int32)
+        for length in np.unique(reached.lengths).tolist():
+            members = ids[reached.lengths == length]
+            target: Position | None = reached.position
+            for byte in (self.vocabulary.tokens[int(members[0])] or b"")[reached.depth :]:
+                target = None if target is None else target.step(byte)
+            if target is not None:
+                out.append((target, members))
+        return out
 
     def within(self, position: Position, budget: int, planned: int) -> Mask:
         """The mask where a complete text must fit into `budget` tokens; `planned` (or -1) is legal in any
@@ -217,26 +204,65 @@ class Masks:
         return ids
 
 
-def walk(trie: Trie, position: Position) -> list[tuple[Position, Ids | list[int], int]]:
-    """The tokens of a trie that are legal at a position, by where they lead."""
-    out: dict[Position, list[int]] = {}
-    all_kids, all_ids = trie.kids, trie.ids
-    pending = [(position, 0)]
+@dataclass(frozen=True)
+class Reached:
+    """Tokens that lead to one position, or (`lengths` given) that go on from it inside a string.
+
+    `lengths` are their code points, `depth` the bytes before the position. `kept`: 1 where the text of the
+    string decides what may follow, so that one more character may be needed than from the position itself.
+    """
+
+    position: Position
+    ids: Ids | list[int]
+    lengths: Ids | None = None
+    depth: int = 0
+    kept: int = 0
+
+
+def walk(trie: Trie, start: Position) -> list[Reached]:
+    """The tokens that are legal at a position, by where they lead.
+
+    Where every character is legal and changes nothing but the length, all clean tokens are taken at once.
+    """
+    exact: dict[Position, list[int]] = {}
+    out: list[Reached] = []
+    all_kids, soiled = trie.kids, trie.soiled
+    # (position, place in the trie, bytes and characters so far, whether the clean tokens are taken already)
+    pending = [(start, 0, 0, 0, False)]
     while pending:
-        here, place = pending.pop()
+        here, place, depth, characters, taken = pending.pop()
+        if not taken and trie.last[place] - trie.first[place] > 8:
+            free = here.free_body()
+            if free is not None and (
+                free[1].free or trie.within(place, free[1].text.automaton.classes, free[1].loops)
+            ):
+                inside, body = free
+                # Clean tokens that end at the place itself come first, and are not part of what goes on
+                # from it.
+                first = trie.first[place] + len(trie.ids[place]) - len(trie.others[place])
+                ids = trie.clean[first : trie.last[place]]
+                lengths = trie.lengths[first : trie.last[place]] - characters
+                if body.room < trie.longest:
+                    fits = lengths <= body.room
+                    ids, lengths = ids[fits], lengths[fits]
+                if len(ids):
+                    out.append(Reached(inside, ids, lengths, depth, int(body.kept)))
+                taken = body.room >= trie.longest or len(here.nodes) == 1
         kids = all_kids[place]
         after = here.after
         pairs = [(b, kids[b]) for b in here.legal() if b in kids] if len(kids) > 16 else kids.items()
         for byte, child in pairs:
+            if taken and not soiled[child]:
+                continue
             target = after[byte] if byte in after else here.step(byte)
             if target is None:
                 continue
-            ids = all_ids[child]
-            if ids:
-                out.setdefault(target, []).extend(ids)
+            ids_here = trie.others[child] if taken else trie.ids[child]
+            if ids_here:
+                exact.setdefault(target, []).extend(ids_here)
             if all_kids[child]:
-                pending.append((target, child))
-    return [(target, ids, 0) for target, ids in out.items()]
+                pending.append((target, child, depth + 1, characters + (byte & 0xC0 != 0x80), taken))
+    return out + [Reached(target, ids) for target, ids in exact.items()]
 
 
 def _extends(trie: Trie, place: int, position: Position) -> bool:

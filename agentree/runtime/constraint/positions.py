@@ -1,7 +1,7 @@
 """Positions of a constraint: sets of nodes, stepped byte by byte with every step remembered."""
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint.machines import End, Machine, Node, Plain
+from agentree.runtime.constraint.machines import Body, End, Machine, Node, Plain
 from agentree.runtime.constraint.structure import Structure
 from agentree.runtime.constraint.text import Text
 
@@ -53,6 +53,23 @@ class Position:
         for node in self.nodes:
             out.update(node.machine.candidates(node.state))
         return tuple(out)
+
+    def free_body(self) -> "tuple[Position, Body] | None":
+        """The string that the text may be inside of, between two characters, if any character may follow
+        there.
+
+        With the position of that string alone, where other readings of the text are open.
+        """
+        best: tuple[Node, Body] | None = None
+        for node in self.nodes:
+            body = node.machine.body(node.state)
+            if body is None or body.place or not (body.free or body.loops):
+                continue
+            if best is None or (best[1].free, best[1].room) < (body.free, body.room):
+                best = node, body
+        if best is None:
+            return None
+        return (self if len(self.nodes) == 1 else self.owner.at(frozenset((best[0],)), 0)), best[1]
 
     def legal(self) -> bytes:
         """The bytes that may follow."""

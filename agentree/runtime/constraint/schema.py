@@ -96,6 +96,10 @@ class Schema:
         for keyword, instead in REFUSED.items():
             if keyword in schema:
                 self._refuse(place, keyword, instead)
+        if not isinstance(schema.get("required", []), list):
+            raise ConstraintError(
+                f"'required' at {pointer(place)} is {schema['required']!r}: a list of names"
+            )
         types = self._types(schema, place)
         out = Value(
             "null" in types,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from agentree.errors import ConstraintError
-from agentree.runtime.constraint.terms import END, Term, Terms
+from agentree.runtime.constraint.terms import Term, Terms
+from agentree.runtime.constraint.text import Text, TextAutomaton
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,11 @@ class Strings:
             return not self.texts
         if self.high is not None and self.high < self.low:
             return True
-        return False if self.free else is_void(self.terms, self.whole)
+        return (
+            False
+            if self.free
+            else Text(TextAutomaton.of_term(self.terms, self.term), self.low, self.high).void
+        )
 
 
 def all_strings(terms: Terms) -> Strings:
@@ -98,24 +102,3 @@ def complement(a: Strings) -> Strings:
     if a.free and a.high is None:
         return Strings(a.terms, a.terms.texts, 0, a.low - 1)
     return Strings(a.terms, a.terms.all_of((a.terms.texts, a.terms.complement(a.whole))))
-
-
-def is_void(terms: Terms, term: Term, limit: int = 20_000) -> bool:
-    """Whether no text at all is in the language. Raises ConstraintError past `limit` states."""
-    from agentree.runtime.constraint.terms import partition
-
-    points = [ranges[0][0] for ranges in partition(terms.sets([term]))]
-    seen = {term.id}
-    pending = [term]
-    while pending:
-        here = pending.pop()
-        if terms.derive(here, END).nullable:
-            return False
-        for point in points:
-            after = terms.derive(here, point)
-            if after.kind != "none" and after.id not in seen:
-                seen.add(after.id)
-                pending.append(after)
-        if len(seen) > limit:
-            raise ConstraintError(f"a pattern needs more than {limit} states: make its repeats smaller")
-    return True

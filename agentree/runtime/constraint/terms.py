@@ -50,11 +50,11 @@ def _order(term: Term) -> int:
 class Terms:
     """An arena of terms: makes, simplifies and derives them. Raises ConstraintError past `limit` terms."""
 
-    def __init__(self, limit: int = 400_000) -> None:
+    def __init__(self, limit: int = 400_000, tick: Callable[[], None] = lambda: None) -> None:
         self._table: dict[tuple[object, ...], Term] = {}
         self._derived: dict[tuple[int, int], Term] = {}
         self._limit = limit
-        self.tick: Callable[[], None] | None = None
+        self.tick = tick
         self.none = self._make("none", False)
         self.empty = self._make("empty", True)
         self.any = self.chars(charset.ALL)
@@ -82,7 +82,7 @@ class Terms:
                     f"the pattern needs more than {self._limit} terms: "
                     "make its repeats smaller or its alternatives fewer"
                 )
-            if self.tick is not None and not len(self._table) & 255:
+            if not len(self._table) & 255:
                 self.tick()
             found = Term(len(self._table), kind, nullable, parts, ranges, low, high)
             self._table[key] = found

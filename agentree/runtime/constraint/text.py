@@ -21,6 +21,10 @@ FAR: Final = 1 << 60
 Row = list[int]
 
 
+def _first(accepting: tuple[bool, ...]) -> int:
+    return 0 if accepting[0] else -1
+
+
 @lru_cache(maxsize=256)
 def _speller(classes: tuple[Ranges, ...], mode: Mode) -> Speller:
     return Speller(list(classes), mode)
@@ -34,7 +38,8 @@ class TextAutomaton:
     def __init__(
         self, classes: Sequence[Ranges], after: list[dict[int, int]], labels: list[int], mode: Mode
     ) -> None:
-        self.speller = _speller(tuple(classes), mode)
+        self.classes = tuple(classes)
+        self.speller = _speller(self.classes, mode)
         self.after = after
         self.labels = labels
         self.mode: Mode = mode
@@ -54,6 +59,7 @@ class TextAutomaton:
         after: list[dict[int, int]] = []
         labels: list[int] = []
         for state in order:
+            terms.tick()
             labels.append(label(tuple(terms.derive(t, END).nullable for t in state)))
             row: dict[int, int] = {}
             for number, point in enumerate(points):
@@ -70,6 +76,11 @@ class TextAutomaton:
                 row[number] = numbers[rest]
             after.append(row)
         return TextAutomaton(classes, after, labels, mode)
+
+    @staticmethod
+    def of_term(terms: Terms, term: Term, mode: Mode = "json") -> "TextAutomaton":
+        """The DFA of one language."""
+        return TextAutomaton.of_terms(terms, [term], _first, mode)
 
     @staticmethod
     def of_texts(texts: Sequence[str], mode: Mode) -> "TextAutomaton":
@@ -169,6 +180,11 @@ class Text:
             for state, (label, row) in enumerate(zip(automaton.labels, automaton.after, strict=True))
         ]
         """States in which every character is legal and changes nothing."""
+        self.loops = [
+            sum(1 << number for number, after in row.items() if after == state)
+            for state, row in enumerate(automaton.after)
+        ]
+        """Classes of characters that change nothing, per state, as bit sets."""
         self.free = len(automaton.labels) == 1 and every == 1 and self.sinks[0]
 
     def _endless(self) -> bool:

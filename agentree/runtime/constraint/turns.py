@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint.constraint import Constraint, compile_set
+from agentree.runtime.constraint.constraint import SECONDS, Constraint, compile_set, deadline
 from agentree.runtime.constraint.output import Output
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.shapes import FALSE, Arrays, Layer, Objects, Property
@@ -67,7 +67,7 @@ def _compile(
     spacing: Literal["template", "compact", "any"],
     longest: int | None,
 ) -> Constraint:
-    book = Book()
+    book = Book(tick=deadline(SECONDS))
     calls: list[Objects] = []
     arguments: dict[str, int] = {}
     for name, text in tools:

@@ -7,7 +7,7 @@ union, intersection and complement are exact and lazy: `Book.value` works one le
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from agentree.errors import ConstraintError
@@ -56,10 +56,11 @@ class Source(Protocol):
 class Book:
     """All sets that one constraint speaks of, by number."""
 
-    terms: Terms = field(default_factory=Terms)
     tick: Callable[[], None] = lambda: None
+    """Called now and then; raises to give up."""
 
     def __post_init__(self) -> None:
+        self.terms = Terms(tick=self.tick)
         self._numbers: dict[Key, int] = {("or",): FALSE, ("and",): TRUE}
         self._keys: list[Key] = [("or",), ("and",)]
         self._sources: list[Source] = []

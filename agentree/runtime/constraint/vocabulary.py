@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentree.errors import ConstraintError
+from agentree.runtime.constraint.charset import Ranges
 
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.int32]
@@ -18,26 +19,87 @@ _SPECIAL = frozenset((*range(0x20), 0x22, 0x5C))
 
 
 class Trie:
-    """Byte strings to token ids. `kids[place]` maps a byte to a place, `ids[place]` are the tokens that
+    """Token bytes as a trie. `kids[place]` maps a byte to a place, `ids[place]` are the tokens that end
+    there.
+
+    Tokens that any JSON string may go on with are clean: whole characters, no quotes, no backslashes, no
+    control characters. Those under a place are `clean[first[place]:last[place]]`, with `lengths` in code
+    points; `soiled[place]` tells whether there are others under it, `others[place]` are the others that
     end there.
     """
 
-    def __init__(self, tokens: Iterable[tuple[bytes, int]]) -> None:
+    def __init__(self, tokens: Collection[tuple[bytes, int]]) -> None:
         self.kids: list[dict[int, int]] = [{}]
         self.ids: list[tuple[int, ...]] = [()]
+        self.others: list[tuple[int, ...]] = [()]
+        self.first: list[int] = [0]
+        self.last: list[int] = [0]
+        self.soiled: list[bool] = [False]
+        clean: list[int] = []
+        lengths: list[int] = []
         for text, number in sorted(tokens):
-            here = 0
+            characters = _clean_length(text)
+            path = [0]
             for byte in text:
-                kids = self.kids[here]
-                if kids is _NO_KIDS:
-                    kids = self.kids[here] = {}
-                after = kids.get(byte)
-                if after is None:
-                    after = kids[byte] = len(self.kids)
-                    self.kids.append(_NO_KIDS)
-                    self.ids.append(())
-                here = after
-            self.ids[here] = (*self.ids[here], number)
+                path.append(self._under(path[-1], byte, len(clean)))
+            self.ids[path[-1]] = (*self.ids[path[-1]], number)
+            if characters is None:
+                self.others[path[-1]] = (*self.others[path[-1]], number)
+                for place in path:
+                    self.soiled[place] = True
+            else:
+                clean.append(number)
+                lengths.append(characters)
+                for place in path:
+                    self.last[place] = len(clean)
+        self._text = {number: text for text, number in tokens}
+        self._points: NDArray[np.int64] | None = None
+        self._used: dict[tuple[Ranges, ...], NDArray[np.int64]] = {}
+        self.clean: Ids = np.array(clean, np.int32)
+        self.lengths: Ids = np.array(lengths, np.int32)
+        self.longest = max(lengths, default=1)
+        """Code points of the longest clean token."""
+
+    def _under(self, here: int, byte: int, first: int) -> int:
+        kids = self.kids[here]
+        if kids is _NO_KIDS:
+            kids = self.kids[here] = {}
+        after = kids.get(byte)
+        if after is None:
+            after = kids[byte] = len(self.kids)
+            self.kids.append(_NO_KIDS)
+            self.ids.append(())
+            self.others.append(())
+            self.first.append(first)
+            self.last.append(first)
+            self.soiled.append(False)
+        return after
+
+    def within(self, place: int, classes: tuple[Ranges, ...], loops: int) -> bool:
+        """Whether all clean tokens under a place are made of characters of some of the classes (`loops`)."""
+        if len(classes) > 62:
+            return False
+        used = self._used.get(classes)
+        if used is None:
+            if len(self._used) > 200:
+                self._used.clear()
+            used = self._used[classes] = self._classify(classes)
+        return not int(np.bitwise_or.reduce(used[self.first[place] : self.last[place]])) & ~loops
+
+    def _classify(self, classes: tuple[Ranges, ...]) -> NDArray[np.int64]:
+        """The classes of characters that each clean token is made of, as bit sets."""
+        starts = sorted((low, high, number) for number, ranges in enumerate(classes) for low, high in ranges)
+        lows = np.array([low for low, _, _ in starts], np.int64)
+        highs = np.array([high for _, high, _ in starts], np.int64)
+        bits = np.array([1 << number for _, _, number in starts], np.int64)
+        if self._points is None:
+            texts = [self._text[int(i)].decode() for i in self.clean]
+            self._points = np.array([ord(c) for text in texts for c in text], np.int64)
+        where = np.searchsorted(lows, self._points, "right") - 1
+        inside = (where >= 0) & (self._points <= highs[where])
+        of_each = np.where(inside, bits[where], 1 << 62)
+        begins = np.concatenate(([0], np.cumsum(self.lengths)[:-1]))
+        return np.bitwise_or.reduceat(of_each, begins)
 
     def find(self, text: bytes) -> int:
         """The place of a text, -1 if no token starts with it."""
@@ -47,6 +109,15 @@ class Trie:
             if here < 0:
                 return -1
         return here
+
+
+def _clean_length(text: bytes) -> int | None:
+    if _SPECIAL.isdisjoint(text):
+        try:
+            return len(text.decode())
+        except UnicodeDecodeError:
+            return None
+    return None
 
 
 class Vocabulary:
@@ -83,36 +154,18 @@ class Vocabulary:
     @cached_property
     def trie(self) -> Trie:
         """All tokens that are text."""
-        return Trie(self._texts())
+        return Trie(list(self._texts()))
 
     @cached_property
     def singles(self) -> dict[int, int]:
         """Bytes that are a token of their own."""
-        return {text[0]: i for text, i in reversed(list(self._texts())) if len(text) == 1}
+        trie = self.trie
+        return {byte: trie.ids[place][0] for byte, place in trie.kids[0].items() if trie.ids[place]}
 
     @cached_property
     def spellable(self) -> bytes:
         """The bytes of `singles`."""
         return bytes(self.singles)
-
-    @cached_property
-    def clean(self) -> tuple[Ids, Ids]:
-        """Tokens that any JSON string may go on with, by rising number of code points, and those numbers."""
-        found: list[tuple[int, int]] = []
-        for text, i in self._texts():
-            if _SPECIAL.isdisjoint(text):
-                try:
-                    found.append((len(text.decode()), i))
-                except UnicodeDecodeError:
-                    continue
-        found.sort()
-        return np.array([i for _, i in found], np.int32), np.array([n for n, _ in found], np.int32)
-
-    @cached_property
-    def unclean(self) -> Trie:
-        """The other tokens."""
-        clean = set(self.clean[0].tolist())
-        return Trie((text, i) for text, i in self._texts() if i not in clean)
 
     @cached_property
     def ends(self) -> Ids:
