@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
-from agentree.runtime.sampling import pick
+from agentree.runtime.sampling import log_sum_exp, pick
 from agentree.runtime.scheduler import Chunk
 from agentree.runtime.sequence import Sequence
 
 Finish = Literal["stop", "length"]
+Rows = list[NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,12 @@ class End:
     end_token: int | None = None
 
 
-def commit(chunk: Chunk, rows: torch.Tensor, *, jump_forward: bool) -> End | None:
+def commit(chunk: Chunk, rows: Rows, *, jump_forward: bool) -> End | None:
     """Take a finished forward into account; returns how the sequence ended, or None if it goes on.
 
     Args:
         chunk: What ran.
-        rows: float32 [len(chunk.wanted), vocab], the logits that the chunk wanted, in its order.
+        rows: The logits that the chunk wanted, in its order: float32 [vocab] each.
         jump_forward: Append forced runs without a forward pass.
 
     Raises:
@@ -66,16 +68,13 @@ def append_forced(sequence: Sequence, last: int | None) -> bool:
     return True
 
 
-def _score(sequence: Sequence, chunk: Chunk, rows: torch.Tensor) -> None:
-    if not chunk.wanted:
-        return
-    following = torch.tensor([int(sequence.ids[position + 1]) for position, _ in chunk.wanted])
-    logprobs = torch.log_softmax(rows, dim=-1)
-    picked = logprobs.gather(1, following.to(rows.device).unsqueeze(1)).squeeze(1)
-    sequence.scores += picked.tolist()
+def _score(sequence: Sequence, chunk: Chunk, rows: Rows) -> None:
+    for (position, _), row in zip(chunk.wanted, rows, strict=True):
+        token = int(sequence.ids[position + 1])
+        sequence.scores.append(float(row[token]) - log_sum_exp(row))
 
 
-def _sample(sequence: Sequence, logits: torch.Tensor, *, jump_forward: bool) -> End | None:
+def _sample(sequence: Sequence, logits: NDArray[np.float32], *, jump_forward: bool) -> End | None:
     request, matcher = sequence.request, sequence.matcher
     token, logprob, near_tie = pick(
         logits, request.sampling, sequence.length, matcher.mask() if matcher is not None else None

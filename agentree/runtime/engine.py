@@ -9,7 +9,8 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from agentree.errors import RuntimeClosed
 from agentree.events import Bus
@@ -237,7 +238,7 @@ class Engine:
         if step.chunks:
             try:
                 batch, row_of = batch_of(step)
-                logits = self._model.decoder.forward(batch, self._model.kv)
+                logits = self._model.decoder.forward(batch, self._model.kv).cpu().numpy()
                 self._reporter.counters.forward_passes += 1
             except Exception as error:
                 # A running request outside this batch may stand on nodes that were published for it.
@@ -249,13 +250,13 @@ class Engine:
         if self._check_every_step:
             self._scheduler.check()
 
-    def _commit(self, step: Step, logits: torch.Tensor, row_of: dict[int, int]) -> None:
+    def _commit(self, step: Step, logits: NDArray[np.float32], row_of: dict[int, int]) -> None:
         for chunk in step.chunks:
             sequence = chunk.sequence
             prompt = sequence.prompt_length
             self._reporter.counters.computed_tokens += min(chunk.stop, prompt) - min(chunk.start, prompt)
             try:
-                rows = logits[[row_of[query] for _, query in chunk.wanted]]
+                rows = [logits[row_of[query]] for _, query in chunk.wanted]
                 end = commit(chunk, rows, jump_forward=self._jump_forward and sequence.request.jump_forward)
                 if end is not None:
                     self._finish(sequence, end)

@@ -8,7 +8,6 @@ neighbours, preemption and resume can't change a token (Salmon et al., "Parallel
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from agentree.runtime.request import Sampling
@@ -41,9 +40,15 @@ def uniform(seed: int, position: int) -> float:
 
 
 def pick(
-    logits: torch.Tensor, sampling: Sampling, position: int, mask: NDArray[np.bool_] | None = None
+    logits: NDArray[np.float32],
+    sampling: Sampling,
+    position: int,
+    mask: NDArray[np.bool_] | None = None,
 ) -> Pick:
     """Pick a token.
+
+    In NumPy: one row is too little work for torch's threads, which cost ten times as much where another
+    process has a core.
 
     Args:
         logits: float32 [vocab] of one position.
@@ -55,33 +60,40 @@ def pick(
         ValueError: The mask allows nothing, or the logits hold NaN.
     """
     if mask is not None:
-        legal = torch.from_numpy(mask.copy()).to(logits.device)
-        logits = torch.where(legal, logits, -torch.inf)
-    best = torch.max(logits, dim=-1)
-    top = float(best.values)
+        logits = np.where(mask, logits, np.float32(-np.inf))
+    best = int(logits.argmax())
+    top = float(logits[best])
     if not np.isfinite(top):
         raise ValueError("no token can be picked: the mask allows none, or the logits are not finite")
-    norm = float(torch.logsumexp(logits, dim=-1))
+    norm = log_sum_exp(logits)
     if sampling.temperature == 0:
-        token = int(best.indices)
-        second = float(torch.topk(logits, 2).values[1]) if logits.numel() > 1 else -np.inf
-        return Pick(token, top - norm, top - second < NEAR_TIE)
+        others = (logits[:best], logits[best + 1 :])
+        second = max((float(part.max()) for part in others if part.size), default=-np.inf)
+        return Pick(best, top - norm, top - second < NEAR_TIE)
     token = _draw(logits, sampling, uniform(sampling.seed, position))
     return Pick(token, float(logits[token]) - norm, near_tie=False)
 
 
-def _draw(logits: torch.Tensor, sampling: Sampling, u: float) -> int:
+def log_sum_exp(logits: NDArray[np.float32]) -> float:
+    """Logarithm of the sum of exponentials of one row."""
+    top = logits.max()
+    return float(top + np.log(np.exp(logits - top).sum()))
+
+
+def _draw(logits: NDArray[np.float32], sampling: Sampling, u: float) -> int:
     """Invert the cumulative distribution at `u`, in double precision."""
-    probs = torch.softmax(logits.double() / sampling.temperature, dim=-1)
+    scaled = (logits.astype(np.float64) - float(logits.max())) / sampling.temperature
+    probs = np.exp(scaled)
+    probs /= probs.sum()
     if sampling.top_p >= 1:
-        cumulative = torch.cumsum(probs, dim=-1)
-        order = None
+        cumulative, order = np.cumsum(probs), None
     else:
+        # All tokens below this share together can't make up what the nucleus leaves out.
+        likely = np.flatnonzero(probs >= (1 - sampling.top_p) / len(probs))
         # A stable order keeps equal probabilities in token order, the same on every machine.
-        ranked, order = torch.sort(probs, descending=True, stable=True)
-        cumulative = torch.cumsum(ranked, dim=-1)
-        nucleus = int(torch.searchsorted(cumulative, torch.tensor(sampling.top_p, dtype=cumulative.dtype)))
-        cumulative = cumulative[: nucleus + 1]
-    target = torch.tensor(u, dtype=cumulative.dtype, device=cumulative.device) * cumulative[-1]
-    index = min(int(torch.searchsorted(cumulative, target, right=True)), len(cumulative) - 1)
+        order = likely[np.argsort(-probs[likely], kind="stable")]
+        cumulative = np.cumsum(probs[order])
+        cumulative = cumulative[: int(np.searchsorted(cumulative, sampling.top_p)) + 1]
+    index = int(np.searchsorted(cumulative, u * float(cumulative[-1]), side="right"))
+    index = min(index, len(cumulative) - 1)
     return index if order is None else int(order[index])
