@@ -15,6 +15,7 @@ from agentree.graph.final import final_turn
 from agentree.graph.gather import gather
 from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode, ToolsNode
 from agentree.graph.task import Shared, Task
+from agentree.lm.holding import owner_of
 from agentree.messages import Message, system
 from agentree.runtime.request import Scope
 from agentree.tools import (
@@ -130,6 +131,10 @@ class Visit:
         prompt = self._prompted(node, value)
         task.trail.turn()
         made = await self.generate(node, prompt)
+        if self.definition.distance[node.name] == float("inf") and made.transcript._holder is None:
+            # The plan knows that nobody reads it again: no need to wait for the end of the run.
+            session, owner = made.transcript._session, owner_of(self.scope)
+            session.release(owner, last_use=True, start=task.trunk)
         task.value = made.value
         return made.value
 
@@ -142,9 +147,10 @@ class Visit:
                 "its function must return a Message, such as user('...')"
             )
         task = self.task
-        base = (
-            begin(self.lm, self.definition.heads[node.name]) if task.transcript is None else task.transcript
-        )
+        base = task.transcript
+        if base is None:
+            base = begin(self.lm, self.definition.heads[node.name])
+            task.trunk = len(base)
         prompt = base + message
         if reason := task.trail.forbids_turn(len(prompt)):
             raise task.hit(reason, transcript=base, pending=(message,))

@@ -57,6 +57,7 @@ class Execution:
     async def run(self, value: object, transcript: "Transcript | None", outer: Trail | None = None) -> object:
         """Walk from start to end. Raises what a step raises, and LimitReached."""
         task = Task(Trail(Budget(self.limits), outer), self.cell, transcript)
+        task.trunk = 0 if transcript is None else len(transcript)
         seconds = None if self.limits is None else self.limits.seconds
         try:
             with anyio.move_on_after(seconds) as scope:

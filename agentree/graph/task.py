@@ -58,6 +58,8 @@ class Task:
     """The latest output of a node."""
     path: str = ""
     """Its latest visit."""
+    trunk: int = 0
+    """Tokens at the start of its transcript that others share: the static prefix, or what it was given."""
     origin: "Transcript | None" = None
     """What it had where its innermost fork began."""
     unanswered: ToolCalls | None = None
