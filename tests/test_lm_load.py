@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from engine_harness import settle
 from tiny_models import tiny_llama
 
 from agentree import user
@@ -43,6 +44,8 @@ async def idle(lm: Runtime) -> None:
     """Wait until the engine has nothing to do; no slot may be anybody's private one then."""
     engine = session_of(lm).engine()
     assert isinstance(engine, Engine)
+    for _ in range(2):  # what was asked for is done, and told of
+        settle(engine)
     for _ in range(2000):
         stats = engine.stats()
         if not (stats.private or stats.running or stats.waiting or engine._sequences):
