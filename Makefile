@@ -41,6 +41,8 @@ bench: $(READY) ## Run the benchmarks
 
 soak: $(READY) ## Long randomized tests
 	@$(BIN)/python -m tests.soak_cache
+	@$(BIN)/python -m tests.soak_engine
+	@AGENTREE_TREES=200 $(BIN)/python -m pytest -q tests/test_engine_trees.py
 
 clean: ## Remove the environment and what was built
 	rm -rf $(VENV) dist build .pytest_cache .hypothesis .ruff_cache

@@ -88,7 +88,12 @@ def reckless(engine: Engine) -> None:
     def growth(sequence: Sequence) -> int:
         return max(1, sequence.length - sequence.have)
 
+    def room() -> int:
+        return cache.free + cache.evictable - sum(map(growth, engine._scheduler.running))
+
+    cache = engine._scheduler.cache
     engine._scheduler._growth = growth
+    engine._scheduler._room = room
 
 
 def settle(engine: Engine) -> None:

@@ -30,14 +30,17 @@ def test_what_agents_say_depends_on_nothing_else(folder: Path, model: LoadedMode
         lookup, hit = engine.stats().lookup_tokens, engine.stats().hit_tokens
     with engine_over(model) as engine:
         alone = grow(plant(1, TREES), engine, wave=1, holds=True)
-        near_ties = engine.stats().near_ties
     with engine_over(load(folder, kv_tokens=400), max_batch_tokens=48) as engine:
         reckless(engine)
         starved = grow(plant(1, TREES), engine, wave=24, holds=True)
         stats = engine.stats()
-    assert len(cold) > TREES
     assert hit / lookup > 0.5
+    assert stats.forced_tokens > 0
     assert stats.preempted_requests > 0
     assert stats.revoked_leases > 0
-    assert near_ties == 0, "choose another seed: this one has near-ties, which may fall either way"
-    assert cold == warm == alone == starved
+    runs = (cold, warm, alone, starved)
+    unsure = set[str]().union(*(run.unsure for run in runs))
+    # A near-tie may fall either way, and all that follows on it; it must stay a rare case.
+    sure = [{path: turns for path, turns in run.turns.items() if path not in unsure} for run in runs]
+    assert len(cold.turns) > TREES and len(unsure) <= len(cold.turns) // 20 + 1
+    assert sure[0] == sure[1] == sure[2] == sure[3]

@@ -191,3 +191,19 @@ def test_a_long_random_history_is_always_right() -> None:
         engine.settle()
         for request, waiter in live:
             assert waiter.wait().output == expected(request.prompt, request.max_tokens)
+
+
+@pytest.mark.parametrize("twins", [2, 3])
+def test_twins_that_decode_share_a_running_prefix_without_losing_a_write(twins: int) -> None:
+    """Publishing one twin frees what the other was about to write to, in the middle of planning a step."""
+    prompt = tuple(range(30, 50))
+    said = expected(prompt, 30)
+    with stepped() as engine:
+        put = engine.put(*(ask(prompt, 30) for _ in range(twins)))
+        for i in range(6, 24):
+            engine.turn()
+            put += engine.put(ask((*prompt, *said[: i - 5], 300 + i), 6), ask(range(60 + i, 90 + i), 2))
+        engine.settle()
+        for ticket, waiter in put:
+            assert waiter.wait().output == expected(ticket.request.prompt, ticket.request.max_tokens)
+        assert (engine._scheduler._query_of == -1).all()

@@ -150,7 +150,7 @@ class Scheduler:
 
     def _admit(self, sequence: Sequence, step: Step) -> bool:
         """Start a waiting sequence; False where there is no room for it now."""
-        self._publish_running_prefix(sequence)
+        self._publish_running_prefix(sequence, step)
         self._adopt_match(sequence)
         if self.running and self._room() < self._growth(sequence):
             self._let_go(sequence)
@@ -197,7 +197,7 @@ class Scheduler:
         known = sequence.cached + sequence.prompt_computed
         sequence.cached += max(0, min(upto, sequence.prompt_length) - known)
 
-    def _publish_running_prefix(self, sequence: Sequence) -> None:
+    def _publish_running_prefix(self, sequence: Sequence, step: Step) -> None:
         """Publish what a running generation has in private where this prompt continues along it."""
         for other in self.running:
             at = other.owned
@@ -208,7 +208,21 @@ class Scheduler:
                 and other.ids[at] == sequence.ids[at]
                 and np.array_equal(other.ids[:at], sequence.ids[:at])
             ):
+                before = other.row[: other.have].copy()
                 self.publish(other, other.have)
+                self._redirect(other, before, step)
+
+    def _redirect(self, sequence: Sequence, before: NDArray[np.int64], step: Step) -> None:
+        """A sequence gave up slots for the tree's: nothing of this step may write to them any more."""
+        for chunk in step.chunks:
+            if chunk.sequence is sequence:
+                old, new = before[chunk.start : chunk.stop], sequence.row[chunk.start : chunk.stop]
+                moved = old != new
+                queries = self._query_of[old[moved]]
+                chunk.writes[moved] = self._scratch
+                self._query_of[old[moved]] = -1
+                unknown = self._query_of[new[moved]] < 0
+                self._query_of[new[moved][unknown]] = queries[unknown]
 
     # --------------------------------------------------------------------------- the batch
 
