@@ -7,6 +7,7 @@ import sys
 SUITE = {
     "cache": ("tree work and eviction, without a model", ()),
     "replay": ("recorded agents against the cache, for lru, plan and the optimum", ()),
+    "agents": ("recorded agents as programs on the scripted runtime, to the token", ()),
     "overhead": ("tree work as a share of wall time, with nothing to share", ()),
     "arithmetic": ("how often the embedded model answers through the calculator", ("--seed", "1")),
 }
