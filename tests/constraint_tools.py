@@ -187,8 +187,41 @@ def schemas(depth: int = 2) -> st.SearchStrategy[Any]:
     unions = st.one_of(
         st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)}),
         st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2)}),
-        st.fixed_dictionaries({"oneOf": st.lists(st.one_of(*scalars), min_size=1, max_size=3)}),
-        st.fixed_dictionaries({"not": st.one_of(*scalars)}),
-        st.fixed_dictionaries({"if": st.one_of(*scalars), "then": inner, "else": inner}),
+        st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries(
+            {"not": inner}, optional={"type": st.sampled_from(["object", "string", "array"])}
+        ),
+        st.fixed_dictionaries({"if": inner, "then": inner, "else": inner}),
+        st.fixed_dictionaries(
+            {
+                "dependentRequired": st.dictionaries(
+                    _NAMES, st.lists(_NAMES, max_size=2, unique=True), max_size=2
+                )
+            },
+            optional={"properties": st.dictionaries(_NAMES, inner, max_size=3), "type": st.just("object")},
+        ),
+        st.fixed_dictionaries(
+            {"type": st.just("array"), "items": st.one_of(*scalars)},
+            optional={
+                "uniqueItems": st.just(True),
+                "minItems": st.integers(0, 3),
+                "maxItems": st.integers(0, 4),
+            },
+        ),
+        st.fixed_dictionaries(
+            {"type": st.just("array"), "contains": st.one_of(*scalars)},
+            optional={
+                "minContains": st.integers(0, 2),
+                "maxContains": st.integers(0, 2),
+                "maxItems": st.integers(1, 4),
+            },
+        ),
+        st.fixed_dictionaries(
+            {
+                "type": st.just("object"),
+                "propertyNames": st.fixed_dictionaries({"pattern": st.sampled_from(["^a", "b"])}),
+            },
+            optional={"minProperties": st.integers(0, 2)},
+        ),
     )
-    return st.one_of(*scalars, objects, objects, arrays, unions)
+    return st.one_of(*scalars, objects, objects, arrays, unions, unions)

@@ -237,3 +237,12 @@ def test_turns_that_make_no_sense_are_refused() -> None:
         tool_calls([("bad", {"properties": {"x": {"pattern": "(?<=a)"}}})], None)
     with pytest.raises(ValueError, match="no tool call"):
         parse_turn("3")
+
+
+def test_lenient_checks_afterwards() -> None:
+    spec = JSONSchema({"type": "string", "pattern": "(a|b)\\1"}, lenient=True)
+    output = output_of(spec)
+    assert output.constraint is not None and output.constraint.unchecked == ("pattern at #",)
+    assert output.parse('"aa"') == "aa"
+    with pytest.raises(ValueError, match="does not satisfy"):
+        output.parse('"ab"')

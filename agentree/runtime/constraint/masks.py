@@ -15,6 +15,9 @@ from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.vocabulary import Ids, Mask, Trie, Vocabulary
 
 MOST_MASKS = 20_000
+_TYPICAL = b'aetsi AT1"\\.,-}]:/('
+"""Bytes that stand for what may follow where nearly anything may."""
+
 LOOK_BACK = 4
 """Tokens at the end of a forced run that are checked for a longer token across its end."""
 
@@ -175,11 +178,12 @@ class Masks:
         if not run:
             return ()
         ids: list[int] = []
+        left = b""
         before = vocabulary.tokens[last] if last is not None and 0 <= last < vocabulary.size else None
         if before and _decodes(before + run):
             together = vocabulary.encode(before + run)
             if together and together[0] == last:
-                ids = together[1:]
+                ids, left = together[1:], before
         if not ids and _decodes(run):
             ids = vocabulary.encode(run)
         end: Position | None = position
@@ -188,7 +192,29 @@ class Masks:
             end = end.step(byte)
         if not ids or end is None:
             return ()
-        return tuple(self._chopped(ids, end))
+        return tuple(self._steady(self._chopped(ids, end), left + run, end, 1 if left else 0))
+
+    def _steady(self, ids: list[int], text: bytes, end: Position, skip: int) -> list[int]:
+        """As far as the tokenizer splits `text` alike before whatever may follow it.
+
+        A merge across the end can undo an earlier one, although no single token crosses the end.
+        """
+        vocabulary = self.vocabulary
+        following = end.legal()
+        if len(following) > len(_TYPICAL):
+            following = bytes(b for b in _TYPICAL if b in following)
+        for byte in following:
+            after = end.step(byte)
+            if not ids or after is None:
+                break
+            longer = text + bytes((byte,)) + after.forced()[0]
+            longer = longer[: _whole_characters(longer)]
+            other = vocabulary.encode(longer)[skip:] if _decodes(longer) else ids
+            same = 0
+            while same < min(len(ids), len(other)) and ids[same] == other[same]:
+                same += 1
+            ids = ids[:same]
+        return ids
 
     def _chopped(self, ids: list[int], end: Position) -> list[int]:
         """Without the tokens that a longer one could replace, once it is known what follows."""
@@ -250,10 +276,13 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
                 taken = body.room >= trie.longest or len(here.nodes) == 1
         kids = all_kids[place]
         after = here.after
-        pairs = [(b, kids[b]) for b in here.legal() if b in kids] if len(kids) > 16 else kids.items()
+        if taken:
+            pairs = [(b, child) for b, child in kids.items() if soiled[child]]
+        elif len(kids) > 16:
+            pairs = [(b, kids[b]) for b in here.legal() if b in kids]
+        else:
+            pairs = list(kids.items())
         for byte, child in pairs:
-            if taken and not soiled[child]:
-                continue
             target = after[byte] if byte in after else here.step(byte)
             if target is None:
                 continue

@@ -1,6 +1,8 @@
 """Output types as constraints: what `gen` is asked for, how it is written, and how it is read back."""
 
 import enum
+import importlib
+import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -138,7 +140,8 @@ def _single(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
             repr(kind), {"enum": list(kind.options)}, str, lambda: _choice(tuple(kind.options)), bare=kind
         )
     if isinstance(kind, JSONSchema):
-        return Output("JSONSchema", kind.schema, json.loads, lambda: _schema(_frozen(kind), None))
+        read = _checker(kind) if kind.lenient else json.loads
+        return Output("JSONSchema", kind.schema, read, lambda: _schema(_frozen(kind), None))
     options = _texts(kind)
     if options is None:
         return _typed(kind, spacing, longest)
@@ -149,6 +152,25 @@ def _single(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
         lambda: _choice(tuple(options)),
         Choice([*options]),
     )
+
+
+def _checker(spec: JSONSchema) -> Callable[[str], Any]:
+    """Reads a value and checks it against the whole schema: what `lenient` leaves for afterwards."""
+    if importlib.util.find_spec("jsonschema") is None:
+        raise ConstraintError(
+            "lenient=True needs the package jsonschema to check values: pip install jsonschema"
+        )
+
+    def read(text: str) -> Any:
+        validators: Any = importlib.import_module("jsonschema.validators")
+        value = json.loads(text)
+        kind = validators.validator_for(spec.schema, default=validators.Draft202012Validator)
+        fault = next(iter(kind(spec.schema).iter_errors(value)), None)
+        if fault is not None:
+            raise ValueError(f"{text} does not satisfy the schema: {fault.message}")
+        return value
+
+    return read
 
 
 def _texts(kind: Any) -> dict[str, Any] | None:
