@@ -180,6 +180,7 @@ class Visit:
                 output=node.outputs[0],
                 max_tokens=node.max_tokens,
                 temperature=node.temperature,
+                parallel=node.parallel,
                 think=node.think,
             )
         else:
@@ -201,24 +202,30 @@ class Visit:
         return made
 
     async def tools(self, node: ToolsNode, value: object) -> list[ToolResult]:
-        """Run the calls of one turn, some at a time; results in call order."""
+        """Run the calls of one turn, some at a time; results in call order.
+
+        A call that may not be repeated is answered with what it came to before, or its twin in this turn.
+        """
         if not isinstance(value, ToolCalls):
             raise GraphError(f"tools node {node.name!r} takes ToolCalls, not {type(value).__name__}")
         task = self.task
         if reason := task.trail.forbids_calls(value.calls):
             raise task.hit(reason, pending=(not_run(value.calls, task, reason[2]),))
         known = tools_by_name(node.tools)
-        limiter = anyio.CapacityLimiter(node.parallel)
-
-        async def one(call: ToolCall) -> ToolResult:
-            async with limiter:
-                return await self._call(known, call)
-
-        for call in value.calls:
+        repeated = task.trail.repeated(value.calls)
+        new = [call for call, again in zip(value.calls, repeated, strict=True) if not again]
+        for call in new:
             task.trail.start(call)
-        results = await gather([lambda call=call: one(call) for call in value.calls])
-        for result in results:
-            task.trail.answered(result.call, result.content)
+        made = await gather(
+            [lambda call=call: self._call(known, call) for call in new], parallel=node.parallel
+        )
+        for result in made:
+            task.trail.answered(result)
+        fresh = iter(made)
+        results = [
+            told(call, task, "it is repeated") if again else next(fresh)
+            for call, again in zip(value.calls, repeated, strict=True)
+        ]
         task.unanswered = None
         task.value = results
         return results
@@ -254,11 +261,9 @@ def _same(value: Any) -> Any:
 
 def not_run(calls: Sequence[ToolCall], task: Task, reason: str) -> Message:
     """What the model is told of calls that a limit stopped: what is known of each, else the reason."""
-    results: list[ToolResult] = []
-    for call in calls:
-        known = task.trail.known(call)
-        if known is None:
-            results.append(ToolResult(call, f"not run: {reason}", error=True))
-        else:
-            results.append(ToolResult(call, known))
-    return tool_result(results)
+    return tool_result([told(call, task, reason) for call in calls])
+
+
+def told(call: ToolCall, task: Task, reason: str) -> ToolResult:
+    """What is known of a call that is not run, else the reason."""
+    return task.trail.known(call) or ToolResult(call, f"not run: {reason}", error=True)

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agentree.graph.nodes import LlmNode
 from agentree.graph.types import Limits
 from agentree.messages import Message
-from agentree.tools import ToolCall, canonical_json
+from agentree.tools import ToolCall, ToolResult, canonical_json
 
 if TYPE_CHECKING:
     from agentree.lm import Transcript
@@ -32,8 +32,8 @@ class Trail:
     outer: "Trail | None" = None
     """The path in the program that called this one."""
     turns: int = 0
-    calls: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Per identical tool call, the contents of its results so far."""
+    calls: dict[str, list[ToolResult]] = field(default_factory=dict[str, list[ToolResult]])
+    """Per identical tool call, its results so far."""
     corrections: Counter[str] = field(default_factory=Counter[str])
     """Per tool, how many of its last calls in a row the model has to correct."""
     passes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
@@ -48,7 +48,7 @@ class Trail:
 
     def copy(self) -> "Trail":
         """The same counts for a branch, which then go their own way."""
-        calls = {key: list(contents) for key, contents in self.calls.items()}
+        calls = {key: list(results) for key, results in self.calls.items()}
         outer = None if self.outer is None else self.outer.copy()
         return Trail(self.budget, outer, self.turns, calls, Counter(self.corrections), Counter(self.passes))
 
@@ -59,8 +59,8 @@ class Trail:
             for trail in theirs:
                 mine.corrections |= trail.corrections
                 mine.passes |= trail.passes
-                for key, contents in trail.calls.items():
-                    mine.calls[key] = max(mine.calls.get(key, []), contents, key=len)
+                for key, results in trail.calls.items():
+                    mine.calls[key] = max(mine.calls.get(key, []), results, key=len)
 
     def turn(self) -> None:
         """Count one LLM visit."""
@@ -78,15 +78,32 @@ class Trail:
             trail.budget.tool_calls += 1
             trail.budget.per_tool[call.name] += 1
 
-    def answered(self, call: ToolCall, content: str) -> None:
+    def answered(self, result: ToolResult) -> None:
         """Remember what a call came to."""
         for trail in self.chain():
-            trail.calls.setdefault(identity(call), []).append(content)
+            trail.calls.setdefault(identity(result.call), []).append(result)
 
-    def known(self, call: ToolCall) -> str | None:
+    def known(self, call: ToolCall) -> ToolResult | None:
         """What this very call came to when it was made last, if it was."""
-        contents = self.calls.get(identity(call))
-        return contents[-1] if contents else None
+        for trail in self.chain():
+            if results := trail.calls.get(identity(call)):
+                return replace(results[-1], call=call)
+        return None
+
+    def repeated(self, calls: Sequence[ToolCall]) -> list[bool]:
+        """Which calls of a turn have been made as often as a limit allows; twins in the turn count."""
+        return [any(found) for found in zip(*(trail._again(calls) for trail in self.chain()), strict=True)]
+
+    def _again(self, calls: Sequence[ToolCall]) -> list[bool]:
+        limits = self.budget.limits
+        if limits is None:
+            return [False] * len(calls)
+        seen = Counter({key: len(results) for key, results in self.calls.items()})
+        found: list[bool] = []
+        for key in map(identity, calls):
+            seen[key] += 1
+            found.append(seen[key] >= limits.repeats)
+        return found
 
     def forbids_turn(self, prompt_tokens: int) -> "tuple[Budget, str, str] | None":
         """Whose limit a further turn would exceed, which, and why in words."""
@@ -105,22 +122,22 @@ class Trail:
         return None
 
     def forbids_calls(self, calls: Sequence[ToolCall]) -> "tuple[Budget, str, str] | None":
-        """Whose limit the calls of a turn would exceed, which, and why in words."""
+        """Whose limit the calls of a turn would exceed, which, and why in words.
+
+        Repeated calls are no obstacle beside one that is new.
+        """
+        repeated = self.repeated(calls)
         for trail in self.chain():
             budget, limits = trail.budget, trail.budget.limits
             if limits is None:
                 continue
-            if limits.tool_calls is not None and budget.tool_calls + len(calls) > limits.tool_calls:
+            new = budget.tool_calls + repeated.count(False)
+            if limits.tool_calls is not None and new > limits.tool_calls:
                 return budget, "tool_calls", f"a run may make {limits.tool_calls} tool calls"
-            seen = Counter({key: len(contents) for key, contents in trail.calls.items()})
-            for call in calls:
-                seen[identity(call)] += 1
-                if seen[identity(call)] >= limits.repeats:
-                    return (
-                        budget,
-                        "repeats",
-                        f"{call.name!r} is called {limits.repeats} times with the same arguments",
-                    )
+            if all(repeated) and any(again := trail._again(calls)):
+                name = calls[again.index(True)].name
+                text = f"{name!r} is called {limits.repeats} times with the same arguments"
+                return budget, "repeats", text
         return None
 
 

@@ -122,6 +122,7 @@ class Graph(Generic[S, I, O]):
         /,
         *,
         tools: Sequence[Tool[..., Any]],
+        parallel: bool = False,
         max_tokens: int = 256,
         temperature: float = 0.0,
         stop: Sequence[str] = (),
@@ -169,6 +170,7 @@ class Graph(Generic[S, I, O]):
         self,
         *outputs: Any,
         tools: Sequence[Tool[..., Any]] | None = None,
+        parallel: bool = False,
         max_tokens: int = 256,
         temperature: float = 0.0,
         stop: Sequence[str] = (),
@@ -180,6 +182,7 @@ class Graph(Generic[S, I, O]):
         Args:
             outputs: What the answer shall be; all but `str` are forced.
             tools: With tools the answer is either `ToolCalls` or the final value.
+            parallel: Several calls may be made in one turn.
             max_tokens: Longest answer.
             temperature: 0 is greedy.
             stop: Strings that end a free answer.
@@ -189,6 +192,7 @@ class Graph(Generic[S, I, O]):
         return self._llm(
             outputs,
             tools=None if tools is None else tuple(tools),
+            parallel=parallel,
             max_tokens=max_tokens,
             temperature=temperature,
             stop=tuple(stop),
@@ -207,6 +211,8 @@ class Graph(Generic[S, I, O]):
                 raise GraphError(
                     f"llm node {name!r}: write 'def', not 'async def': a prompt is a pure function"
                 )
+            if options.get("parallel") and not options.get("tools"):
+                raise GraphError(f"llm node {name!r}: parallel=True is for tool calls: give it tools=[...]")
             values = tuple(value_type(output) for output in outputs)
             given = (ToolCalls, *values) if options.get("tools") else values
             flow = Flow[Any, Any, Any](flow_of(prompt).input, union(given))

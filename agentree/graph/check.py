@@ -260,7 +260,8 @@ def _check_outputs(nodes: dict[str, NodeSpec]) -> None:
                 first, *more = node.outputs
                 if more:
                     raise ConstraintError("with tools there is one output type: make it a union")
-                tool_calls([(tool.name, tool.schema) for tool in node.tools], output_of(first))
+                listed = [(tool.name, tool.schema) for tool in node.tools]
+                tool_calls(listed, output_of(first), node.parallel)
             elif isinstance(node, LlmNode):
                 _ = output_of(*node.outputs).constraint
         except ConstraintError as error:

@@ -64,6 +64,8 @@ class LlmNode(NodeSpec):
     outputs: tuple[Any, ...]
     tools: tuple[Tool[..., Any], ...] | None = None
     """None: no tool turn. Empty: a tool turn that can only give the final answer."""
+    parallel: bool = False
+    """Whether a tool turn may make several calls."""
     max_tokens: int = 256
     temperature: float = 0.0
     stop: tuple[str, ...] = ()

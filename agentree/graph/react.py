@@ -38,6 +38,7 @@ def react(
     output: type[T],
     instructions: str = INSTRUCTIONS,
     examples: Sequence[Message] = (),
+    parallel: bool = False,
     limits: Limits = LIMITS,
 ) -> "Program[None, str, T]":
     """An agent that calls tools until it answers with a value of `output`.
@@ -48,6 +49,7 @@ def react(
         instructions: What it is told first.
         examples: Worked turns for the static prefix (`user`, `tool_call`, `tool_result`, `assistant`).
             Without any, short ones are made of the tools' schemas.
+        parallel: Several calls may be made in one turn; they run side by side, and each turn is a list.
         limits: By default 8 turns, no call twice, and at the limit one last turn that must answer.
     """
     if not tools:
@@ -65,9 +67,10 @@ def react(
     think = graph._llm(
         (output,),
         tools=tuple(known),
+        parallel=parallel,
         max_tokens=MAX_TOKENS,
         system=told,
-        examples=tuple(examples) or worked_turns(known, output),
+        examples=tuple(examples) or worked_turns(known, output, parallel=parallel),
     )(_think)
     act = graph.tools(*known)
 

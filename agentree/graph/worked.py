@@ -41,8 +41,13 @@ Exchange = tuple[str, Mapping[str, Any], str]
 """A question, a call's arguments, and its result."""
 
 
-def worked_turns(tools: Sequence[Tool[..., Any]], output: Any) -> tuple[Message, ...]:
-    """A few whole exchanges: question, call, result, final answer. Each call is valid for its tool."""
+def worked_turns(
+    tools: Sequence[Tool[..., Any]], output: Any, *, parallel: bool = False
+) -> tuple[Message, ...]:
+    """A few whole exchanges: question, call, result, final answer. Each call is valid for its tool.
+
+    With `parallel`, a call is a list of one, as turns with several calls are lists.
+    """
     turns: list[Message] = []
     made = 0
     for tool in tools:
@@ -52,7 +57,10 @@ def worked_turns(tools: Sequence[Tool[..., Any]], output: Any) -> tuple[Message,
             made += 1
             call = ToolCall(f"example_{made}", tool.name, arguments)
             final = final_message(_answer(output, result))
-            turns += [user(question), tool_call(call), tool_result(ToolResult(call, result)), final]
+            said = tool_call(call)
+            if parallel:
+                said = Message(said.role, f"[{said.text}]")
+            turns += [user(question), said, tool_result(ToolResult(call, result)), final]
     return tuple(turns)
 
 
