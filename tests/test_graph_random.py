@@ -9,11 +9,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from agentree.errors import GraphError
 from agentree.events import Event, NodeEnded, NodeStarted, RunEnded
 from agentree.graph import Ctx, Graph, Limits, best
 from agentree.graph.plan import Extend
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRequest, ScriptedRuntime
+from agentree.testing.engine import ScriptedEngine
+from benchmarks.agents import Account
 
 ROUNDS = 12
 """A loop that goes on for longer makes an example too large."""
@@ -151,7 +154,7 @@ class Built:
         return node
 
     def join(self, ends: list[Any], tree: Tree) -> Any:
-        reduce = best(float) if tree.keep == "winner" else total
+        reduce = best(rank) if tree.keep == "winner" else total
         return self.g.join(ends, reduce, keep=tree.keep, on_error=tree.on_error)
 
     # -------------------------------------------------------------------------- as an interpreter
@@ -200,7 +203,7 @@ class Built:
                 failed |= boom.steps
         if failed and (tree.on_error == "raise" or not results):
             raise Boom(failed)
-        return max(results) if tree.keep == "winner" else total(results)
+        return max(results, key=rank) if tree.keep == "winner" else total(results)
 
 
 def spread(x: int) -> list[int]:
@@ -213,6 +216,10 @@ def is_even(x: int) -> bool:
 
 def is_third(x: int) -> bool:
     return x % 3 == 0
+
+
+def rank(x: int) -> int:
+    return x * 7 % 31
 
 
 def hash_of(path: tuple[int, ...]) -> int:
@@ -246,8 +253,12 @@ def test_random_graphs(backend: str, tree: Tree, x: int) -> None:
 
     async def main() -> None:
         events: list[Event] = []
+        account = Account()
         async with ScriptedRuntime(script, kv_tokens=1 << 18) as lm:
             outcome: object = None
+            engine = lm._home.last.engine()
+            assert isinstance(engine, ScriptedEngine)
+            account.observe(engine)
             try:
                 async with program.stream(x, lm=lm) as run:
                     events.extend([event async for event in run])
@@ -264,6 +275,7 @@ def test_random_graphs(backend: str, tree: Tree, x: int) -> None:
             assert isinstance(outcome, Boom) or "nothing to pick from" in str(outcome)
             assert not isinstance(outcome, Boom) or outcome.steps <= expected.steps
         assert stats.leased == stats.private == 0
+        assert account.computed == stats.computed_tokens == account.unique + account.full_hits
         assert isinstance(events[-1], RunEnded)
         started = [e.path for e in events if isinstance(e, NodeStarted)]
         ended = [e.path for e in events if isinstance(e, NodeEnded)]
@@ -274,3 +286,54 @@ def test_random_graphs(backend: str, tree: Tree, x: int) -> None:
     for node, producer in built.seen:
         onto = {t for op in program.plan.blocks[node] if isinstance(op, Extend) for t in op.onto}
         assert producer in onto, f"{node} went on from {producer!r}, the plan says {onto}"
+
+
+LLM = Tree("llm")
+KEPT: list[tuple[Tree, set[str]]] = [
+    (Tree("fork", (LLM, LLM), "fork"), {"before"}),
+    (Tree("fork", (LLM, LLM), "winner"), {"inside"}),
+    (Tree("fork", (LLM, LLM), "none"), {"nothing"}),
+    (Tree("fork", (LLM, Tree("step")), "winner"), {"inside", "before"}),
+    (Tree("map", (LLM,), "fork"), {"before"}),
+    (Tree("map", (LLM,), "none"), {"nothing"}),
+    (Tree("map", (Tree("fork", (LLM, LLM), "winner"),), "winner"), {"inside"}),
+    (Tree("fork", (Tree("map", (LLM,), "none"), LLM), "winner"), {"inside", "nothing"}),
+    (Tree("branch", (LLM, Tree("step"))), {"inside", "before"}),
+    (Tree("branch", (Tree("fork", (LLM,), "none"), Tree("map", (LLM,), "fork"))), {"nothing", "before"}),
+    (Tree("loop", (LLM,)), {"inside"}),
+]
+
+
+@pytest.mark.parametrize(("tree", "kinds"), KEPT)
+def test_planned_prefix_edges_are_the_observed_ones(tree: Tree, kinds: set[str]) -> None:
+    """Over inputs that take every way, nothing is seen that was not planned, and all that was is seen."""
+    built = Built()
+    tail = built.build(Tree("seq", (LLM, tree, LLM)), built.step(built.g.start, 0, fn=int))
+    built.g.edge(tail, built.g.end)
+    program = built.g.compile(limits=Limits(turns=10_000, seconds=600))
+
+    async def main() -> None:
+        async with ScriptedRuntime(script, kv_tokens=1 << 18) as lm:
+            for x in range(60):
+                try:
+                    await program.run(x, lm=lm)
+                except GraphError as error:
+                    assert "nothing to pick from" in str(error)
+                stats = lm.stats()
+                assert stats.leased == stats.private == 0
+
+    anyio.run(main)
+    observed: dict[str, set[str]] = {}
+    for node, producer in built.seen:
+        observed.setdefault(node, set()).add(producer)
+    planned = {
+        op.node: set(op.onto) for op in program.plan.ops if isinstance(op, Extend) and op.parts == ("prompt",)
+    }
+    assert observed == planned
+    first, last = (min(planned, key=number_of), max(planned, key=number_of))
+    named = {"": "nothing", first: "before"}
+    assert {named.get(t, "inside") for t in planned[last]} == kinds
+
+
+def number_of(node: str) -> int:
+    return int(node[1:])
