@@ -93,10 +93,14 @@ class GenerationStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TextGenerated(Event):
-    """Text of a running generation, as far as it forms whole characters."""
+    """Text of a running generation, as far as it forms whole characters, and its tokens so far."""
 
     request: int
     text: str
+    cached_tokens: int = 0
+    computed_tokens: int = 0
+    sampled_tokens: int = 0
+    forced_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +187,9 @@ class PoolState(Event):
     computed_tokens: int
     sampled_tokens: int
     forced_tokens: int
-    running: int
-    waiting: int
+    forward_passes: int = 0
+    running: int = 0
+    waiting: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ def test_react_run() -> None:
     assert branch_at(picture, "r1", "think#2").tokens == Tokens(344, 21, 22, 8)
     assert [call.content for _, call in picture.calls()] == ["391"]
     assert picture.hit_rate() == (344, 677)
-    assert picture.passes == 17
+    assert picture.passes == 17, "as the engine counts: requests that share a pass don't add up"
     assert not picture.writing
     assert {branch.shown_status for branch in run.root.walk() if branch.path} == {"done"}
     assert branch_at(picture, "r1", "think").miss == "never seen"
@@ -123,14 +123,12 @@ def test_calls_with_the_same_id_meet_their_own_ends() -> None:
 
 
 def test_rate_counts_the_last_moments_only() -> None:
-    def pool(done: int) -> ev.PoolState:
-        zeros = dict.fromkeys(("free", "private", "tree", "leased", "lookup_tokens", "hit_tokens"), 0)
-        return ev.PoolState(
-            pool=10, computed_tokens=0, sampled_tokens=done, forced_tokens=0, running=1, waiting=0, **zeros
-        )
+    def text(sampled: int) -> ev.TextGenerated:
+        return ev.TextGenerated(request=1, text="x", sampled_tokens=sampled)
 
     picture = Picture()
-    picture.feed(dated([pool(0), pool(100), pool(120), pool(140)], step=1.0))
+    picture.feed(dated([text(0), text(100), text(120), text(140)], step=1.0))
+    assert picture.totals.sampled == 140
     assert picture.rate(1003.0) == (100 + 20 + 20) / 2.0
     assert picture.rate(1004.5) == 20 / 2.0
     assert picture.rate(1009.0) == 0.0

@@ -59,6 +59,7 @@ def pool(done: int, running: int = 1) -> ev.PoolState:
         computed_tokens=100,
         sampled_tokens=done,
         forced_tokens=2 * done,
+        forward_passes=done,
         running=running,
         waiting=0,
     )

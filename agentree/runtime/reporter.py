@@ -52,8 +52,18 @@ class Reporter:
         """Text was generated."""
         if self._bus.watched:
             scope = sequence.request.scope
+            counts = sequence.counts()
             self._bus.emit(
-                TextGenerated(run=scope.run, path=scope.path, request=sequence.ticket.number, text=text)
+                TextGenerated(
+                    run=scope.run,
+                    path=scope.path,
+                    request=sequence.ticket.number,
+                    text=text,
+                    cached_tokens=counts.cached,
+                    computed_tokens=counts.computed,
+                    sampled_tokens=counts.sampled,
+                    forced_tokens=counts.forced,
+                )
             )
 
     def preempted(self, sequence: Sequence, lost: int) -> None:

@@ -41,7 +41,7 @@ class Picture:
         """When the first generation started and the last one ended, so far."""
         self._calls: dict[tuple[str, str], list[tuple[Call, Branch]]] = {}
         self._rate: deque[tuple[float, int]] = deque()
-        self._written = 0
+        self._passes_before: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -131,10 +131,10 @@ class Picture:
 
     def _fold_pool(self, event: ev.PoolState) -> None:
         self.pool = event
-        written = event.sampled_tokens + event.forced_tokens
-        if written > self._written:
-            self._rate.append((event.time, written - self._written))
-        self._written = written
+        if self._passes_before is None:
+            # A trace that saw no model load began in the middle of the engine's life.
+            self._passes_before = 0 if self.model is not None else event.forward_passes
+        self.passes = event.forward_passes - self._passes_before
 
     def _fold_generation(self, event: ev.GenerationStarted | ev.TextGenerated | ev.GenerationEnded) -> None:
         branch = self._branch(event)
@@ -149,15 +149,23 @@ class Picture:
         self.working = (self.working[0] if self.working else event.time, event.time)
         if isinstance(event, ev.TextGenerated):
             writing.text = (writing.text + event.text)[-KEPT_TEXT:]
+        if not isinstance(event, ev.GenerationStarted):
+            self._count(event, branch, writing)
         if isinstance(event, ev.GenerationEnded):
             self._end_generation(event, branch, self.writing.pop(event.request))
 
-    def _end_generation(self, event: ev.GenerationEnded, branch: Branch, writing: Writing) -> None:
+    def _count(self, event: ev.TextGenerated | ev.GenerationEnded, branch: Branch, writing: Writing) -> None:
+        """Add what a generation has done since it was last heard of."""
         tokens = Tokens(event.cached_tokens, event.computed_tokens, event.forced_tokens, event.sampled_tokens)
-        branch.tokens.add(tokens)
-        self.totals.add(tokens)
+        more = tokens.since(writing.counted)
+        writing.counted = tokens
+        branch.tokens.add(more)
+        self.totals.add(more)
+        if more.output:
+            self._rate.append((event.time, more.output))
+
+    def _end_generation(self, event: ev.GenerationEnded, branch: Branch, writing: Writing) -> None:
         branch.passes += event.forward_passes
-        self.passes += event.forward_passes
         branch.generations += 1
         self.generations += 1
         branch.miss = event.miss or branch.miss

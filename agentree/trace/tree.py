@@ -59,6 +59,15 @@ class Tokens:
         self.forced += other.forced
         self.sampled += other.sampled
 
+    def since(self, before: "Tokens") -> "Tokens":
+        """What came after `before`."""
+        return Tokens(
+            self.cached - before.cached,
+            self.computed - before.computed,
+            self.forced - before.forced,
+            self.sampled - before.sampled,
+        )
+
 
 @dataclass
 class Call:
@@ -79,6 +88,8 @@ class Writing:
     path: str
     request: int
     prompt_tokens: int
+    counted: Tokens = field(default_factory=Tokens)
+    """What the picture already knows of it."""
     text: str = ""
     status: Status = "running"
     touched: int = 0
