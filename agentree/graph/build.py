@@ -203,6 +203,11 @@ class Graph(Generic[S, I, O]):
     def _llm(self, outputs: tuple[Any, ...], **options: Any) -> Callable[[Callable[..., Message]], NodeSpec]:
         if not outputs:
             raise GraphError("llm() needs the type of its answer: @g.llm(str) for free text")
+        if inspect.isfunction(outputs[0]):
+            raise GraphError(
+                f"llm node {outputs[0].__name__!r} lacks the type of its answer: write @g.llm(str) above it, "
+                "or another type"
+            )
 
         def make(prompt: Callable[..., Message]) -> NodeSpec:
             name = _name_of(prompt)
@@ -213,6 +218,7 @@ class Graph(Generic[S, I, O]):
                 )
             if options.get("parallel") and not options.get("tools"):
                 raise GraphError(f"llm node {name!r}: parallel=True is for tool calls: give it tools=[...]")
+            _check_tools(options.get("tools") or (), f"llm node {name!r}")
             values = tuple(value_type(output) for output in outputs)
             given = (ToolCalls, *values) if options.get("tools") else values
             flow = Flow[Any, Any, Any](flow_of(prompt).input, union(given))
@@ -227,6 +233,7 @@ class Graph(Generic[S, I, O]):
         """
         if not tools:
             raise GraphError("tools() needs at least one tool")
+        _check_tools(tools, "tools()")
         if parallel < 1:
             raise GraphError(f"tools(parallel={parallel}): it must be at least 1")
         flow = Flow[Any, Any, Any](ToolCalls, list[ToolResult])
@@ -376,9 +383,19 @@ class Graph(Generic[S, I, O]):
         )
         return Program[S, I, O](definition, limits, lower(definition))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            """Say where a program's methods are."""
+            what = f"graph {self.__dict__.get('name', '')!r} has no {name!r}"
+            if name in ("run", "run_sync", "stream", "explain", "mermaid", "plan"):
+                what += f": compile it first, as in g.compile().{name}"
+            raise AttributeError(what)
+
     def _own(self, node: Node[Any, Any, Any]) -> NodeSpec:
         if not isinstance(node, NodeSpec):
-            raise GraphError(f"{node!r} is not a node: decorate functions with @g.step or @g.llm")
+            what = repr(node.__name__) if inspect.isfunction(node) else repr(node)
+            raise GraphError(f"{what} is not a node: decorate functions with @g.step or @g.llm(...)")
         if isinstance(node, Arms):
             raise GraphError(f"{node.name!r} are several branches: join them with g.join(...) first")
         if node.owner is not self:
@@ -393,6 +410,15 @@ class Graph(Generic[S, I, O]):
         taken = {node.name for node in self._nodes}
         names = (base if i == 1 else f"{base}_{i}" for i in range(1, len(taken) + 2))
         return next(name for name in names if name not in taken)
+
+
+def _check_tools(tools: Sequence[object], where: str) -> None:
+    for one in tools:
+        if isinstance(one, list | tuple):
+            raise GraphError(f"{where}: takes the tools themselves, not a list of them: write *tools")
+        if not isinstance(one, Tool):
+            what = repr(one.__name__) if inspect.isfunction(one) else repr(one)
+            raise GraphError(f"{where}: {what} is not a tool: decorate the function with @tool")
 
 
 def _name_of(fn: Callable[..., Any]) -> str:

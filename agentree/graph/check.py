@@ -17,6 +17,7 @@ from agentree.graph.nodes import (
     EndNode,
     ForkWay,
     Head,
+    JoinNode,
     LlmNode,
     MapWay,
     NodeSpec,
@@ -92,11 +93,11 @@ def _single_routes(routes: Sequence[tuple[NodeSpec, Route]]) -> Ways:
             if isinstance(to, StartNode):
                 raise GraphError(f"{node.name!r} leads back to 'start': lead to the node after it instead")
         if node.name in ways:
-            kinds = sorted({_verb(ways[node.name]), _verb(route)})
-            two = f"two ways on ({kinds[0]} and {kinds[1]})" if len(kinds) == 2 else f"two: {kinds[0]}"
+            both = " and ".join(sorted((_verb(ways[node.name]), _verb(route))))
             raise GraphError(
-                f"node {node.name!r} has {two}: for a choice use one g.branch({node.name}).case(...)"
-                ".case(...), for a sequence wire the second node after the first"
+                f"node {node.name!r} has two ways on ({both}): for a choice "
+                f"use one g.branch({node.name}).case(...).case(...), for both side by side "
+                f"g.fork({node.name}, ...), for a sequence wire the second node after the first"
             )
         ways[node.name] = route
     return ways
@@ -183,8 +184,7 @@ def _check_types(nodes: dict[str, NodeSpec], ways: Ways) -> None:
                 each = "for each item " if isinstance(route, MapWay) else ""
                 raise GraphError(
                     f"{_verb(route).split()[-1]} {name!r} -> {to.name!r}: {name!r} gives {each}{show(gives)}"
-                    f", {to.name!r} takes {show(to.types.input)}; put a step between them, "
-                    "or branch on the type"
+                    f", {to.name!r} takes {show(to.types.input)}; {_between(node, gives, to)}"
                 )
             if isinstance(to, ToolsNode) and isinstance(node, LlmNode):
                 missing = {t.name for t in node.tools or ()} - {t.name for t in to.tools}
@@ -193,6 +193,21 @@ def _check_types(nodes: dict[str, NodeSpec], ways: Ways) -> None:
                         f"{name!r} may call {', '.join(sorted(missing))}, which {to.name!r} doesn't have: "
                         "give both the same tools"
                     )
+
+
+def _between(node: NodeSpec, gives: Any, to: NodeSpec) -> str:
+    """The remedy for types that don't fit: many for one and one for many are the commonest slips."""
+    one, many = items_of(gives), items_of(to.types.input)
+    if one is not Any and fits(one, to.types.input):
+        return f"for a branch per item write g.map({node.name}, {to.name}), and join what it returns"
+    if many is not Any and fits(gives, many):
+        if isinstance(node, JoinNode):
+            return f"join with collect({show(many)}) to keep all results"
+        return (
+            f"where {node.name!r} ends several branches, bring them together with "
+            f"g.join({node.name}, collect({show(many)})), else put a step between them"
+        )
+    return "put a step between them, or branch on the type"
 
 
 def _check_cycles(

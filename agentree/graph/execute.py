@@ -104,6 +104,8 @@ class Execution:
             output, error = shown(made), ""
         except Exception as e:
             error = one_line(e)
+            if not getattr(e, "__notes__", ()):
+                e.add_note(f"in node {node.name!r}, visit {visit.path!r} of run {self.shared.id!r}")
             raise
         finally:
             self._end(visit, node, output, error)

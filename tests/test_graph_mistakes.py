@@ -1,0 +1,309 @@
+"""Mistakes of a newcomer: each error names the node that is wrong, and what to write instead."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agentree.errors import AgentreeError
+from agentree.graph import Ctx, Graph, Limits, best, collect
+from agentree.messages import Message, user
+from agentree.testing import ScriptedRuntime
+from agentree.tools import ToolCalls, tool
+
+
+class Note(BaseModel):
+    text: str
+
+
+class Report(BaseModel):
+    text: str
+
+
+@dataclass
+class Notes:
+    found: list[str] = field(default_factory=list[str])
+
+
+@tool
+def look(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+def research(**options: Any) -> tuple[Any, Any, Any, Any]:
+    """A graph for three branches: its nodes, not wired yet."""
+    g: Any = Graph("research", input=str, output=Report, **options)
+
+    @g.step
+    async def questions(ctx: Ctx, topic: str) -> list[str]:
+        return [f"{topic}: {what}?" for what in ("who", "when", "why")]
+
+    @g.llm(Note)
+    def answer(ctx: Ctx, question: str) -> Message:
+        return user(question)
+
+    @g.llm(Report)
+    def write(ctx: Ctx, notes: list[Note]) -> Message:
+        return user(f"{len(notes)} notes")
+
+    return g, questions, answer, write
+
+
+def run(g: Any, **options: Any) -> None:
+    script = {"answer": Note(text="x"), "write": Report(text="y"), "": "free text"}
+    with ScriptedRuntime(script) as lm:
+        g.compile(**options).run_sync("tea", lm=lm)
+
+
+def forgot_the_join() -> None:
+    g, questions, answer, write = research()
+    g.edge(g.start, questions)
+    g.map(questions, answer)
+    g.edge(answer, write)
+    g.edge(write, g.end)
+    run(g)
+
+
+def mapped_over_a_text() -> None:
+    g: Any = Graph("g", input=str, output=list)
+
+    @g.step
+    async def topic(ctx: Ctx, x: str) -> str:
+        return x
+
+    @g.llm(Note)
+    def answer(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    g.edge(g.start, topic)
+    g.edge(g.join(g.map(topic, answer), collect(Note)), g.end)
+    run(g)
+
+
+def an_edge_in_place_of_the_map() -> None:
+    g, questions, answer, write = research()
+    g.edge(g.start, questions)
+    g.edge(questions, answer)
+    g.edge(answer, write)
+    g.edge(write, g.end)
+    run(g)
+
+
+def joined_what_never_forked() -> None:
+    g: Any = Graph("g", input=str, output=list)
+
+    @g.llm(Note)
+    def answer(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    g.edge(g.start, answer)
+    g.edge(g.join(answer, collect(Note)), g.end)
+    run(g)
+
+
+def forgot_the_end() -> None:
+    g, questions, answer, write = research()
+    g.edge(g.start, questions)
+    g.edge(g.join(g.map(questions, answer), collect(Note)), write)
+    run(g)
+
+
+def two_edges_for_a_choice() -> None:
+    g, questions, _, write = research()
+    g.edge(g.start, questions)
+    g.edge(questions, write)
+    g.edge(questions, g.end)
+    run(g)
+
+
+def called_the_function_in_place_of_wiring_the_node() -> None:
+    g, questions, _, _ = research()
+
+    def plain(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    g.edge(g.start, questions)
+    g.edge(questions, plain)
+
+
+def returned_text_in_place_of_a_message() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.llm(str)
+    def ask(ctx: Ctx, x: str) -> str:
+        return x
+
+    g.edge(g.start, ask)
+    g.edge(ask, g.end)
+    run(g)
+
+
+def a_step_that_is_not_async() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.step
+    def shout(ctx: Ctx, x: str) -> str:
+        return x.upper()
+
+    g.edge(g.start, shout)
+    g.edge(shout, g.end)
+    run(g)
+
+
+def an_async_prompt() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.llm(str)
+    async def ask(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+
+def no_ctx() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.step
+    async def shout(x: str) -> str:
+        return x.upper()
+
+
+def forgot_the_parentheses() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.llm
+    def ask(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    g.edge(g.start, ask)
+    g.edge(ask, g.end)
+    run(g)
+
+
+def an_agent_without_a_limit() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.llm(str, tools=[look])
+    def think(ctx: Ctx, x: Any) -> Message:
+        return user(str(x))
+
+    act = g.tools(look)
+    g.edge(g.start, think)
+    g.branch(think).case(ToolCalls, act).case(str, g.end)
+    g.edge(act, think)
+    run(g)
+
+
+def a_branch_that_forgets_the_answer() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.llm(str, tools=[look])
+    def think(ctx: Ctx, x: Any) -> Message:
+        return user(str(x))
+
+    act = g.tools(look)
+    g.edge(g.start, think)
+    g.branch(think).case(ToolCalls, act)
+    g.edge(act, think)
+    run(g, limits=Limits())
+
+
+def a_winner_of_a_list() -> None:
+    g, questions, answer, write = research()
+    g.edge(g.start, questions)
+    g.edge(g.join(g.map(questions, answer), collect(Note), keep="winner"), write)
+
+
+def a_winner_where_a_list_is_due() -> None:
+    g, questions, answer, write = research()
+    g.edge(g.start, questions)
+    g.edge(g.join(g.map(questions, answer), best(lambda note: 1.0)), write)
+    g.edge(write, g.end)
+    run(g)
+
+
+def wrote_state_in_a_branch() -> None:
+    g, questions, answer, write = research(state=Notes)
+
+    @g.step
+    async def remember(ctx: Ctx[Notes], note: Note) -> Note:
+        ctx.state.found.append(note.text)
+        return note
+
+    g.edge(g.start, questions)
+    g.map(questions, answer)
+    g.edge(answer, remember)
+    g.edge(g.join(remember, collect(Note)), write)
+    g.edge(write, g.end)
+    run(g)
+
+
+def ran_a_graph() -> None:
+    g, questions, _, _ = research()
+    g.edge(g.start, questions)
+    g.run_sync("tea")
+
+
+def a_list_of_tools_in_place_of_tools() -> None:
+    g: Any = Graph("g", input=str, output=str)
+    g.tools([look])
+
+
+def a_function_in_place_of_a_tool() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    def plain(word: str) -> str:
+        return word
+
+    @g.llm(str, tools=[plain])
+    def think(ctx: Ctx, x: Any) -> Message:
+        return user(str(x))
+
+
+MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
+    forgot_the_join: ("'answer'", "g.join(answer, collect(Note))"),
+    mapped_over_a_text: ("'topic'", "return a list"),
+    an_edge_in_place_of_the_map: ("'questions'", "g.map(questions, answer)"),
+    joined_what_never_forked: ("'answer'", "use g.edge, or fork first"),
+    forgot_the_end: ("'write'", "g.edge(write, g.end)"),
+    two_edges_for_a_choice: ("'questions'", "g.branch(questions)"),
+    called_the_function_in_place_of_wiring_the_node: ("'plain'", "@g.step or @g.llm"),
+    returned_text_in_place_of_a_message: ("'ask'", "user('...')"),
+    a_step_that_is_not_async: ("'shout'", "'async def'"),
+    an_async_prompt: ("'ask'", "write 'def'"),
+    no_ctx: ("'shout'", "(ctx, value)"),
+    forgot_the_parentheses: ("'ask'", "@g.llm(str)"),
+    an_agent_without_a_limit: ("think -> tools -> think", "limits=Limits(turns=...)"),
+    a_branch_that_forgets_the_answer: ("'think'", ".case(str, <node>)"),
+    a_winner_of_a_list: ("'answer'", "best, vote, first"),
+    a_winner_where_a_list_is_due: ("'join_answer'", "collect(Note)"),
+    wrote_state_in_a_branch: ("'remember'", "after the join"),
+    ran_a_graph: ("'research'", "g.compile().run_sync"),
+    a_list_of_tools_in_place_of_tools: ("tools()", "*tools"),
+    a_function_in_place_of_a_tool: ("'think'", "@tool"),
+}
+
+
+@pytest.mark.parametrize(("mistake", "said"), MISTAKES.items(), ids=lambda x: getattr(x, "__name__", ""))
+def test_the_error_names_what_is_wrong_and_what_to_write(
+    mistake: Callable[[], None], said: tuple[str, str]
+) -> None:
+    with pytest.raises((AgentreeError, AttributeError)) as caught:
+        mistake()
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert [part for part in said if part not in text] == [], text
+
+
+def test_a_failing_step_says_which_visit_it_was() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.step
+    async def fail(ctx: Ctx, x: str) -> str:
+        raise OSError("disk full")
+
+    g.edge(g.start, fail)
+    g.edge(fail, g.end)
+    with pytest.raises(OSError, match="disk full") as caught:
+        run(g)
+    assert caught.value.__notes__[0].startswith("in node 'fail', visit 'fail' of run ")
