@@ -7,7 +7,9 @@ final answer beside a call, can't be written: the constraint of a turn has no su
 a branch that went elsewhere: compiling refuses ways out of a fork that don't pass its join.
 """
 
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,3 +116,16 @@ async def test_every_visit_has_a_path_of_its_own() -> None:
         paths = [e.path async for e in run if isinstance(e, NodeStarted)]
     assert len(set(paths)) == len(paths)
     assert {"think", "think#2", "think#5", "tools#4"} <= set(paths)
+
+
+def test_the_tests_that_cover_reported_cases_exist() -> None:
+    here = Path(__file__).parent
+    named = set(re.findall(r"`(test_\w+)\.(test_\w+)`", (here / "cases" / "README.md").read_text()))
+    assert len(named) > 50
+    lost = [
+        f"{module}.{name}"
+        for module, name in named
+        if not (path := here / f"{module}.py").exists()
+        or not re.search(rf"^(async )?def {name}\(", path.read_text(), re.MULTILINE)
+    ]
+    assert lost == []

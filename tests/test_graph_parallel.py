@@ -160,3 +160,33 @@ def test_parallel_without_tools() -> None:
 def test_worked_turns_are_lists() -> None:
     said = [m.text for m in worked_turns([look], int, parallel=True) if m.role == "assistant"]
     assert [text[0] for text in said] == ["[", "{"]
+
+
+async def test_what_is_told_of_calls_when_a_run_is_cancelled() -> None:
+    @tool
+    async def wait(word: str) -> str:
+        """Wait for ever, unless it is quick."""
+        await anyio.sleep(0 if word == "quick" else 1000)
+        return word
+
+    g = Graph("g", input=ToolCalls, output=list[ToolResult])
+    act = g.tools(wait, parallel=1)
+    g.edge(g.start, act)
+    g.edge(act, g.end)
+    words = ("quick", "slow", "queued")
+    given = ToolCalls(tuple(ToolCall(w, "wait", {"word": w}) for w in words))
+    told: list[tuple[str, str, str]] = []
+    async with ScriptedRuntime([]) as lm, g.compile().stream(given, lm=lm) as run:
+        async for event in run:
+            if isinstance(event, ToolStarted):
+                told.append(("started", event.call, ""))
+                if event.call == "slow":
+                    run.cancel()
+            if isinstance(event, ToolEnded):
+                told.append(("ended", event.call, event.content))
+    assert told == [
+        ("started", "quick", ""),
+        ("ended", "quick", "quick"),
+        ("started", "slow", ""),
+        ("ended", "slow", "interrupted: its result is unknown"),
+    ]
