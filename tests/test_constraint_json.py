@@ -210,3 +210,14 @@ def test_refusals_name_keyword_and_place(schema: dict[str, object], names: str) 
     with pytest.raises(ConstraintError) as caught:
         compile_constraint(JSONSchema(schema))
     assert names in str(caught.value)
+
+
+@pytest.mark.parametrize("keyword", ["minItems", "minProperties", "maxProperties"])
+def test_counts_beyond_reason_are_refused_at_once(keyword: str) -> None:
+    with pytest.raises(ConstraintError, match=f"'{keyword}' at # can't be enforced"):
+        compile_constraint(JSONSchema({"type": ["array", "object"], keyword: 10**30}))
+
+
+def test_pattern_properties_that_are_no_object_are_refused() -> None:
+    with pytest.raises(ConstraintError, match="'patternProperties' at # is no object"):
+        compile_constraint(JSONSchema({"type": "object", "patternProperties": "x"}))

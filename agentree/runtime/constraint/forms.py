@@ -153,6 +153,7 @@ class Tails:
         if not self.void:
             for i in range(size, -1, -1):
                 for owed in range(form.owed + 1):
+                    grammar.book.tick()
                     for count in range(form.most + 1, -1, -1):
                         self._table[i, count, owed] = self._best(i, count, owed)
 
@@ -196,6 +197,7 @@ class Tails:
         out: list[bytes] = []
         used: list[bytes] = list(taken)
         while owed or missing > len(out):
+            self._grammar.book.tick()
             for bits in dict.fromkeys((owed, owed & -owed)):
                 labels = frozenset(n for n, claims in enumerate(self._live) if bits in claims)
                 keys = self._form.keys_with(labels) if labels else None

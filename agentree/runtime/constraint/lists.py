@@ -104,6 +104,7 @@ class ListTails:
             tail: bytes | None = b"]"
             self._plain = [tail]
             for index in range(form.low - 1, -1, -1):
+                grammar.book.tick()
                 text = grammar.shortest(item(form.shape, index))
                 tail = None if text is None or tail is None else grammar.style.comma + text + tail
                 self._plain.append(tail)

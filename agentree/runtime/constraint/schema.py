@@ -32,6 +32,9 @@ REFUSED: Final[dict[str, str]] = {
 
 _STRING = ("minLength", "maxLength", "pattern", "format")
 _NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+MOST_MEMBERS = 10_000
+"""Most members of an array or object that are counted one by one."""
+_COUNTED = ("minItems", "minProperties", "maxProperties", "minContains")
 _ARRAY = ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains")
 _OBJECT = (
     "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
@@ -223,6 +226,11 @@ class Schema:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
             raise ConstraintError(f"{keyword!r} at {pointer(place)} is {value!r}: a whole number from 0 on")
+        if keyword in _COUNTED and value > MOST_MEMBERS:
+            raise ConstraintError(
+                f"{keyword!r} at {pointer(place)} can't be enforced: {value} members are more than the "
+                f"{MOST_MEMBERS:,} that are counted; give a smaller number"
+            )
         return int(value)
 
     # ------------------------------------------------------------------ arrays and objects
@@ -266,6 +274,8 @@ class Schema:
             raise ConstraintError(f"'required' at {pointer(place)} is {required!r}: a list of property names")
         matched: list[tuple[str, int]] = []
         if "patternProperties" in schema:
+            if not isinstance(schema["patternProperties"], Mapping):
+                raise ConstraintError(f"'patternProperties' at {pointer(place)} is no object")
             patterns = cast("Mapping[str, object]", schema["patternProperties"])
             for pattern in patterns:
                 try:
