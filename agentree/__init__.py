@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from agentree.graph import Run as Run
     from agentree.graph import Selector as Selector
     from agentree.graph import best as best
+    from agentree.graph import best_of_n as best_of_n
     from agentree.graph import collect as collect
     from agentree.graph import first as first
+    from agentree.graph import map_reduce as map_reduce
     from agentree.graph import react as react
     from agentree.graph import top as top
+    from agentree.graph import tree_of_thought as tree_of_thought
     from agentree.graph import vote as vote
     from agentree.lm import Forks as Forks
     from agentree.lm import Generation as Generation
@@ -90,10 +93,13 @@ _HOMES = {
         "Run",
         "Selector",
         "best",
+        "best_of_n",
         "collect",
         "first",
+        "map_reduce",
         "react",
         "top",
+        "tree_of_thought",
         "vote",
     ),
     "agentree.lm": ("Forks", "Generation", "Runtime", "Stats", "Stream", "Transcript", "Usage"),

@@ -1,12 +1,23 @@
 """Programs as text: the plan as a tree, and a Mermaid flow chart."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agentree.events import GenerationEnded
 from agentree.graph.flow import show
-from agentree.graph.nodes import Branch, Definition, Edge, EndNode, ForkWay, MapWay, NodeSpec, StartNode
+from agentree.graph.nodes import (
+    Branch,
+    Definition,
+    Edge,
+    EndNode,
+    ForkWay,
+    MapWay,
+    NodeSpec,
+    StartNode,
+    StepNode,
+)
 from agentree.graph.plan import Call, Extend, Fork, Generate, Join, Lease, Plan, Release, Select
 from agentree.graph.types import Limits
 
@@ -119,6 +130,8 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
                     lines.append(f"release {op.transcript}{' where it was not picked' if op.losers else ''}")
                 case Call() if node.kind == "tools":
                     lines.append(f"call {', '.join(op.what)}")
+                case Call() if isinstance(node, StepNode):
+                    lines.extend((inspect.getdoc(node.fn) or "").split("\n")[:1] if node.fn.__doc__ else ())
                 case Call() | Select():
                     pass
         return lines

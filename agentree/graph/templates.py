@@ -1,7 +1,7 @@
 """Templates without tools: the best of several answers, and many texts to one result."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypeVar
 
@@ -84,7 +84,7 @@ def map_reduce(
         instructions: What the model is told first, for each text and for the result: one shared prefix.
         parallel: So many texts at a time.
     """
-    graph = Graph("map_reduce", input=cast("type[Sequence[str]]", Sequence), output=output)
+    graph = Graph("map_reduce", input=Sequence[str], output=output)
 
     @graph.step
     async def texts(ctx: Ctx, given: Sequence[str]) -> list[str]:
