@@ -4,6 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# On a build machine the same examples every time: new ones are searched for where somebody can look at them.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 # Before any test imports torch: on shared cores, threads that wait by spinning make small models crawl.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

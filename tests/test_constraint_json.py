@@ -221,3 +221,11 @@ def test_counts_beyond_reason_are_refused_at_once(keyword: str) -> None:
 def test_pattern_properties_that_are_no_object_are_refused() -> None:
     with pytest.raises(ConstraintError, match="'patternProperties' at # is no object"):
         compile_constraint(JSONSchema({"type": "object", "patternProperties": "x"}))
+
+
+def test_large_integers_against_a_fractional_divisor() -> None:
+    number = 2024202420242024202420242024202420242024
+    schema = {"not": {"type": "integer", "multipleOf": 2.5}}
+    assert valid(schema, number)
+    assert compile_constraint(JSONSchema(schema)).accepts(str(number))
+    assert not compile_constraint(JSONSchema(schema)).accepts(str(number + 1))

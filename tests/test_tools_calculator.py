@@ -283,3 +283,15 @@ def test_any_text_has_a_result_or_a_reason(text: str) -> None:
         assert calculator(text)
     except (ToolRetry, ToolFailed) as e:
         assert str(e)
+
+
+@pytest.mark.parametrize("text", ["2²³", "min(1,000,2)", "max(1,234,567,8)"])
+def test_what_could_mean_two_things_is_refused(text: str) -> None:
+    with pytest.raises(Unreadable, match=r"unclear|may be one number"):
+        calculate(text)
+
+
+def test_digits_that_are_not_known_are_not_shown() -> None:
+    with pytest.raises(OverflowError, match="rounded"):
+        calculate("e**1000")
+    assert number_text(calculate("2**400")) == str(2**400)

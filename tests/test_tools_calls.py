@@ -3,11 +3,12 @@
 import datetime
 import enum
 import functools
+import itertools
 import json
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -487,3 +488,34 @@ async def test_calling_a_tool_directly_validates_nothing() -> None:
 
     made: Callable[[float], Awaitable[float]] = tool(echo)
     assert math.isnan(await made(math.nan))
+
+
+@both
+def test_a_generator_runs_under_the_timeout_and_is_bounded(backend: str) -> None:
+    def slowly() -> Iterator[int]:
+        while True:
+            time.sleep(0.05)
+            yield 1
+
+    @tool(timeout=0.2)
+    def slow() -> Iterator[int]:
+        """Count slowly."""
+        return slowly()
+
+    @tool
+    def endless() -> Iterator[int]:
+        """Count for ever."""
+        return itertools.count()
+
+    async def numbers() -> AsyncIterator[int]:
+        for i in range(3):
+            yield i
+
+    @tool
+    async def streamed() -> AsyncIterator[int]:
+        """Count in steps."""
+        return numbers()
+
+    assert run(backend, slow).outcome == "timeout"
+    assert "more than 10,000 items" in run(backend, endless).text
+    assert run(backend, streamed).text == "[0, 1, 2]"

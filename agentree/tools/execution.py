@@ -1,19 +1,20 @@
 """Making a call: validate, run, bound in time, and turn whatever happens into a result."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from agentree.errors import AgentreeError
 from agentree.tools.calls import ToolCall, ToolFailed, ToolResult, ToolRetry
 from agentree.tools.decorator import Tool
 from agentree.tools.schema import ArgumentError
-from agentree.tools.text import RESULT_LIMIT, clip, result_text
+from agentree.tools.text import MOST_ITEMS, RESULT_LIMIT, clip, result_text
 
 
 class ErrorPolicy(Enum):
@@ -82,7 +83,7 @@ async def run_call(
     try:
         with anyio.move_on_after(tool.timeout):
             value = await _run(invoke, tool.is_async, limiter)
-            text = result_text(value)
+            text = await _told(value, limiter)
             return Finished(ToolResult(call, clip(text, limit)), "ok", text)
     except (Exception, SystemExit) as e:
         return _failure(tool, call, e, attempt, policy, limit)
@@ -104,6 +105,25 @@ async def _run(invoke: Callable[[], object], is_async: bool, limiter: anyio.Capa
         boxed = await anyio.to_thread.run_sync(lambda: [invoke()], abandon_on_cancel=True, limiter=limiter)
         value = boxed[0]
     return await value if inspect.isawaitable(value) else value
+
+
+async def _told(value: object, limiter: anyio.CapacityLimiter | None) -> str:
+    """The value as text. Whatever runs code of the tool, such as a generator, does so in a worker thread."""
+    if isinstance(value, AsyncIterator):
+        value = await _collected(cast("AsyncIterator[object]", value))
+    if isinstance(value, str | int | float | None):
+        return result_text(value)
+    return await anyio.to_thread.run_sync(result_text, value, abandon_on_cancel=True, limiter=limiter)
+
+
+async def _collected(values: AsyncIterator[object]) -> list[object]:
+    items: list[object] = []
+    async for item in values:
+        await anyio.lowlevel.checkpoint()
+        if len(items) == MOST_ITEMS:
+            return [*items, f"[… more than {MOST_ITEMS:,} items: the rest was not read …]"]
+        items.append(item)
+    return items
 
 
 def _failure(

@@ -2,13 +2,18 @@
 
 import json
 import re
+from collections.abc import Iterator
 from enum import Enum
+from itertools import islice
 from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
 RESULT_LIMIT: Final = 16_000
 """Default for the longest text of a tool result, in characters."""
+
+MOST_ITEMS: Final = 10_000
+"""Most items that are read of a generator that a tool returned."""
 
 MIN_LIMIT: Final = 100
 """Smallest limit that `clip` takes, in characters."""
@@ -31,6 +36,8 @@ def result_text(value: object) -> str:
     """What a model is told that a tool returned: a str as it is, anything else as JSON, else its `str`."""
     if isinstance(value, Enum):
         value = value.value
+    if isinstance(value, Iterator):
+        value = _items(cast("Iterator[object]", value))
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "backslashreplace")
     if isinstance(value, str):
@@ -43,6 +50,14 @@ def result_text(value: object) -> str:
         return _encodable(plain) if isinstance(plain, str) else canonical_json(plain)
     except (TypeError, ValueError, RecursionError):
         return _encodable(str(value))  # such as a list that contains itself
+
+
+def _items(values: Iterator[object]) -> list[object]:
+    """What an iterator gives; an endless one is left after MOST_ITEMS."""
+    items = list(islice(values, MOST_ITEMS + 1))
+    if len(items) > MOST_ITEMS:
+        items[-1] = f"[… more than {MOST_ITEMS:,} items: the rest was not read …]"
+    return items
 
 
 def clip(text: str, limit: int) -> str:

@@ -19,6 +19,8 @@ from agentree.tools.decorator import tool
 
 MAX_DIGITS: Final = 1000
 """Longest integer at any point of a calculation, and longest numerator or denominator, in digits."""
+ROUNDED_DIGITS: Final = 30
+"""Most digits before the point of a result that is not exact."""
 MAX_DEPTH: Final = 50
 """Deepest nesting of parentheses, signs and powers."""
 SIGNIFICANT: Final = 12
@@ -156,11 +158,17 @@ def _bounded(value: Fraction) -> Fraction:
 
 
 def _rounded(compute: Callable[[Context], Decimal]) -> Fraction:
-    """A value that is computed to 40 digits. Raises OverflowError past 10**MAX_DIGITS, and towards zero."""
+    """A value that is computed to 40 digits.
+
+    Raises OverflowError towards zero, and past 10**ROUNDED_DIGITS: its digits would not all be known.
+    """
     try:
-        return Fraction(compute(Context(prec=40, Emin=-MAX_DIGITS, Emax=MAX_DIGITS, traps=_TRAPS)))
+        value = Fraction(compute(Context(prec=40, Emin=-MAX_DIGITS, Emax=MAX_DIGITS, traps=_TRAPS)))
     except DecimalException:
         raise OverflowError(_TOO_LARGE) from None
+    if abs(value) >= 10**ROUNDED_DIGITS:
+        raise OverflowError(f"the result is rounded and has more than {ROUNDED_DIGITS} digits: too large")
+    return value
 
 
 def _decimal(value: Fraction, context: Context) -> Decimal:

@@ -19,6 +19,9 @@ _OPERATORS = {
     "²": "** 2", "³": "** 3",
 }  # fmt: skip
 
+_SUPERSCRIPTS = ("²", "³")
+_AMBIGUOUS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)", re.ASCII)
+
 
 class Unreadable(ValueError):
     """What the text means is unclear; the message says where and what to write."""
@@ -68,6 +71,8 @@ def normalise(text: str) -> str:
             tokens.append(token)
             at += len(token)
         elif char in _OPERATORS:
+            if char in _SUPERSCRIPTS and text[at + 1 : at + 2] in _SUPERSCRIPTS:
+                raise Unreadable(f"the exponent {text[at : at + 2]!r} is unclear: write ** and the number")
             tokens.extend(_OPERATORS[char].split())
             at += 1
         else:
@@ -79,9 +84,9 @@ def normalise(text: str) -> str:
 
 def _number(text: str, at: int, *, within_call: bool) -> tuple[str, int]:
     grouped = _GROUPED.match(text, at)
-    if grouped and within_call:
+    if within_call and (unclear := _AMBIGUOUS.match(text, at)):
         raise Unreadable(
-            f"{grouped[0]!r} may be one number or several arguments: write numbers without commas, "
+            f"{unclear[0]!r} may be one number or several arguments: write numbers without commas, "
             f"and a space after a comma between arguments"
         )
     match = grouped or _NUMBER.match(text, at)
