@@ -9,17 +9,27 @@ import time as clock
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import ClassVar, Literal
+
+_EPOCH = clock.time() - clock.monotonic()
+
+
+def now() -> float:
+    """Seconds since the epoch, by the clock that dates all events of this process; it never goes back."""
+    return _EPOCH + clock.monotonic()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """Base of every trace event."""
 
+    passing: ClassVar[bool] = False
+    """Whether a later event says it again, or more: a reader who is too slow loses these first."""
+
     seq: int = 0
     """Position in the runtime's stream; the bus assigns it."""
     time: float = 0.0
-    """Seconds since the epoch; the bus assigns it."""
+    """Seconds since the epoch, as `now()` gives them; the bus assigns it."""
     run: str = ""
     """Id of the run, "" for transcripts used outside a program."""
     path: str = ""
@@ -30,6 +40,7 @@ class Event:
 class ModelLoading(Event):
     """A model is being fetched, converted or read; `done` of `total` in `unit` (total 0: unknown)."""
 
+    passing: ClassVar[bool] = True
     model: str
     stage: Literal["fetch", "convert", "load"]
     done: int = 0
@@ -55,6 +66,8 @@ class RunStarted(Event):
 
     program: str
     input: str
+    plan: str = ""
+    """Its graph, as `agentree.graph.outline` writes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +108,7 @@ class GenerationStarted(Event):
 class TextGenerated(Event):
     """Text of a running generation, as far as it forms whole characters, and its tokens so far."""
 
+    passing: ClassVar[bool] = True
     request: int
     text: str
     cached_tokens: int = 0
@@ -177,6 +191,7 @@ class Preempted(Event):
 class PoolState(Event):
     """The KV pool after a step, in tokens, with the counters that rates are made of."""
 
+    passing: ClassVar[bool] = True
     pool: int
     free: int
     private: int
@@ -194,9 +209,11 @@ class PoolState(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped(Event):
-    """The reader of this stream was too slow: `count` events before this one are missing."""
+    """The reader of this stream was too slow: `count` events are missing among those that follow it."""
 
     count: int
+    facts: int = 0
+    """How many of them no later event says again, such as the end of a tool call."""
 
 
 def to_dict(event: Event) -> dict[str, object]:
@@ -207,33 +224,58 @@ def to_dict(event: Event) -> dict[str, object]:
 
 @dataclass(eq=False)
 class Subscription:
-    """One reader's bounded queue. A full queue drops its oldest event and reports how many were lost."""
+    """One reader's bounded queue. A full queue drops its oldest event and reports how many were lost.
+
+    Events that are `passing` go first: of a long answer that nobody read, what is left says that it began,
+    that it ended, and what it was.
+    """
 
     wake: Callable[[], None]
     """Called from whatever thread emitted, after an event was queued. Must not block."""
     capacity: int = 10_000
-    _events: deque[Event] = field(default_factory=deque[Event])
+    run: str | None = None
+    """Only events of this run; None: of all."""
+    _facts: deque[Event] = field(default_factory=deque[Event])
+    _passing: deque[Event] = field(default_factory=deque[Event])
     _lost: int = 0
+    _lost_facts: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put(self, event: Event) -> None:
         """Queue an event. Never blocks for longer than a few appends."""
+        if self.run is not None and event.run != self.run:
+            return
         with self._lock:
-            if len(self._events) >= self.capacity:
-                self._events.popleft()
+            if len(self._facts) + len(self._passing) >= self.capacity:
                 self._lost += 1
-            self._events.append(event)
+                if self._passing:
+                    self._passing.popleft()
+                elif event.passing:
+                    return
+                else:
+                    self._facts.popleft()
+                    self._lost_facts += 1
+            (self._passing if event.passing else self._facts).append(event)
         self.wake()
 
     def take(self) -> list[Event]:
-        """All queued events, oldest first; a `Dropped` leads where some were lost."""
+        """All queued events in the order of their numbers; a `Dropped` leads where some were lost."""
         with self._lock:
-            events, self._events = list(self._events), deque()
-            lost, self._lost = self._lost, 0
-        if lost and events:
+            events = [*self._facts, *self._passing]
+            self._facts.clear()
+            self._passing.clear()
+            lost, facts = self._lost, self._lost_facts
+            self._lost = self._lost_facts = 0
+        events.sort(key=_number)
+        if lost:
             first = events[0]
-            events.insert(0, Dropped(seq=first.seq - 1, time=first.time, run=first.run, count=lost))
+            dropped = Dropped(seq=first.seq - 1, time=first.time, run=self.run or "", count=lost, facts=facts)
+            events.insert(0, dropped)
         return events
+
+
+def _number(event: Event) -> int:
+    return event.seq
 
 
 class Bus:
@@ -253,14 +295,16 @@ class Bus:
         """Number, date and deliver an event; returns it as delivered."""
         with self._lock:
             self._seq += 1
-            event = replace(event, seq=self._seq, time=clock.time())
+            event = replace(event, seq=self._seq, time=now())
             for subscription in self._subscriptions:
                 subscription.put(event)
         return event
 
-    def subscribe(self, wake: Callable[[], None], *, capacity: int = 10_000) -> Subscription:
-        """A new reader, which sees what is emitted from now on."""
-        subscription = Subscription(wake, capacity)
+    def subscribe(
+        self, wake: Callable[[], None], *, capacity: int = 10_000, run: str | None = None
+    ) -> Subscription:
+        """A new reader, which sees what is emitted from now on: all of it, or what is about one run."""
+        subscription = Subscription(wake, capacity, run)
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
         return subscription

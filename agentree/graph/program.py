@@ -11,9 +11,10 @@ import anyio
 
 from agentree.errors import AgentreeError, GraphError
 from agentree.graph.ctx import Cell
-from agentree.graph.draw import mermaid, plan_notes, run_notes, tree
+from agentree.graph.draw import mermaid, plan_notes, tree
 from agentree.graph.execute import Execution
 from agentree.graph.nodes import Definition
+from agentree.graph.outline import run_notes
 from agentree.graph.plan import Plan
 from agentree.graph.record import Recorder
 from agentree.graph.run import Run
@@ -127,7 +128,7 @@ class Program(Generic[S, I, O]):
         execution = Execution(shared, self._definition, self.limits, Cell(self._new_state(state)))
         failure: BaseException | None = None
         async with AsyncExitStack() as stack:
-            events = await stack.enter_async_context(lm.events()) if watched else None
+            events = await stack.enter_async_context(lm.events(run=run_id)) if watched else None
             run = Run[O](execution, events, lambda run: self._explain_run(run))
             stack.enter_context(shared.record.listening(lm.bus))
             stack.enter_context(lm._holding(run.id))

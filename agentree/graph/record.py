@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from agentree.events import Bus, Event, GenerationEnded
+from agentree.events import Bus, GenerationEnded
 
 
 class Recorder:
@@ -26,17 +27,14 @@ class Recorder:
         """Record what the bus carries while the block lasts, on whatever thread emits it."""
 
         def take() -> None:
-            found = [e for e in subscription.take() if self._is_ours(e)]
-            if found:
-                with self._lock:
-                    self._ended.extend(e for e in found if isinstance(e, GenerationEnded))
+            # The text is in the transcript: kept here, it would be there twice.
+            found = [replace(e, text="") for e in subscription.take() if isinstance(e, GenerationEnded)]
+            with self._lock:
+                self._ended += found
 
-        subscription = bus.subscribe(lambda: None)
+        subscription = bus.subscribe(lambda: None, run=self._run)
         subscription.wake = take
         try:
             yield
         finally:
             bus.unsubscribe(subscription)
-
-    def _is_ours(self, event: Event) -> bool:
-        return isinstance(event, GenerationEnded) and event.run == self._run

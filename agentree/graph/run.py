@@ -7,6 +7,7 @@ import anyio
 
 from agentree.errors import AgentreeError
 from agentree.events import Event, RunEnded, RunStarted
+from agentree.graph.outline import outline
 from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared
 from agentree.graph.types import O_co
@@ -28,7 +29,7 @@ class Run(Generic[O_co]):
         self.id = execution.shared.id
         self._execution = execution
         self._shared: Shared = execution.shared
-        self._events = _Events(events, self.id)
+        self._events = _Events(events)
         self._explain = explain
         self._over = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -87,11 +88,13 @@ class Run(Generic[O_co]):
     async def _drive(self, value: object, transcript: "Transcript | None") -> None:
         """Run to the end, whatever that is. Raises nothing but cancellation and other BaseExceptions."""
         emit = self._shared.emit
-        emit(RunStarted(program=self._execution.definition.name, input=shown(value)), "")
+        execution = self._execution
+        plan = outline(execution.definition, execution.limits)
+        emit(RunStarted(program=execution.definition.name, input=shown(value), plan=plan), "")
         ended = RunEnded(status="cancelled")
         try:
             with self._scope:
-                self._output = await self._execution.run(value, transcript)
+                self._output = await execution.run(value, transcript)
                 ended = RunEnded(output=shown(self._output))
                 self._cancelled = False
         except Exception as e:
@@ -106,19 +109,16 @@ class Run(Generic[O_co]):
 class _Events:
     """The events of one run, up to its end. No generator: nothing stays open when a reader breaks off."""
 
-    def __init__(self, events: AsyncIterator[Event] | None, run: str) -> None:
+    def __init__(self, events: AsyncIterator[Event] | None) -> None:
         self._events = events
-        self._run = run
 
     def __aiter__(self) -> "_Events":
         return self
 
     async def __anext__(self) -> Event:
-        while self._events is not None:
-            event = await anext(self._events)
-            if event.run != self._run:
-                continue
-            if isinstance(event, RunEnded):
-                self._events = None
-            return event
-        raise StopAsyncIteration
+        if self._events is None:
+            raise StopAsyncIteration
+        event = await anext(self._events)
+        if isinstance(event, RunEnded):
+            self._events = None
+        return event

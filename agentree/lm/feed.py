@@ -12,14 +12,14 @@ from agentree.lm.inbox import Inbox
 class Feed(AsyncIterator[Event]):
     """One reader's events, in order. It ends when the runtime closes, after the last of them."""
 
-    def __init__(self, bus: Bus, inbox: Inbox) -> None:
+    def __init__(self, bus: Bus, inbox: Inbox, run: str | None = None) -> None:
         self._bus = bus
         self._inbox = inbox
         self._changed = anyio.Event()
         self._signalled = False
         self._over = False
         self._ready: deque[Event] = deque()
-        self._subscription: Subscription = bus.subscribe(self._wake)
+        self._subscription: Subscription = bus.subscribe(self._wake, run=run)
 
     async def __anext__(self) -> Event:
         """The next event; a `Dropped` where this reader was too slow."""

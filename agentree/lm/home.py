@@ -110,9 +110,9 @@ class Home:
         for feed in tuple(self._feeds):
             feed.finish()
 
-    def feed(self) -> Feed:
-        """A new reader of events on the running event loop."""
-        feed = Feed(self.bus, self.inboxes.current())
+    def feed(self, run: str | None = None) -> Feed:
+        """A new reader of events, of one run or of all, on the running event loop."""
+        feed = Feed(self.bus, self.inboxes.current(), run)
         self._feeds.add(feed)
         return feed
 

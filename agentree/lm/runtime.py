@@ -120,13 +120,14 @@ class Runtime:
         return self._home.last.stats()
 
     @asynccontextmanager
-    async def events(self) -> AsyncGenerator[AsyncIterator[Event]]:
-        """All events from now on. May be entered before the runtime is, to see a model load.
+    async def events(self, *, run: str | None = None) -> AsyncGenerator[AsyncIterator[Event]]:
+        """All events from now on, or those of one run.
 
-        The iterator ends when the runtime closes. A reader that is too slow misses the oldest events and is
-        told how many; it never holds up the engine.
+        May be entered before the runtime is, to see a model load.
+        The iterator ends when the runtime closes. A reader that is too slow misses events, those that a later
+        one says again first, and is told how many (`Dropped`); it never holds up the engine.
         """
-        feed = self._home.feed()
+        feed = self._home.feed(run)
         try:
             yield feed
         finally:

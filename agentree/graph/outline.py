@@ -1,0 +1,119 @@
+"""A graph as a tree of lines, each for one node: what a plan and a run are explained on, also from a file."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from agentree.events import GenerationEnded
+from agentree.graph.flow import show
+from agentree.graph.nodes import (
+    Branch,
+    Definition,
+    Edge,
+    EndNode,
+    ForkWay,
+    MapWay,
+    NodeSpec,
+    StartNode,
+)
+from agentree.graph.types import Limits
+
+Notes = Callable[[str], list[str]]
+"""What is said below a node, by its name."""
+
+
+def outline(definition: Definition, limits: Limits | None) -> str:
+    """The graph as a tree, each node once; a node met again is only named.
+
+    A line is what is printed, and for a node the guides of lines below it and its name, separated by tabs.
+    """
+    bounds = "" if limits is None else f"  ({_bounds(limits)})"
+    title = f"{definition.name}: {show(definition.input)} -> {show(definition.output)}{bounds}"
+    seen: set[str] = set()
+    return "\n".join([_plain(title), *_subtree(definition, definition.start, "", seen, "", "")])
+
+
+def annotated(outline: str, notes: Notes) -> str:
+    """An outline as it is printed, with notes below each node."""
+    lines: list[str] = []
+    for line in outline.split("\n"):
+        text, *node = line.split("\t")
+        lines.append(text)
+        if len(node) == 2:
+            guides, name = node
+            lines += [guides + note for note in notes(name)]
+    return "\n".join(lines)
+
+
+def run_notes(record: Sequence[GenerationEnded]) -> Notes:
+    """What each visit of a node really took, in tokens, and why what was not in the cache was missing."""
+
+    def notes(name: str) -> list[str]:
+        visit = re.compile(rf"{re.escape(name)}(\[\d+\])*(#\d+)?(/.*)?")
+        return [f"{event.path}: {_actual(event)}" for event in record if visit.fullmatch(event.path)]
+
+    return notes
+
+
+def _actual(event: GenerationEnded) -> str:
+    prompt = f"prompt {event.prompt_tokens} = {event.cached_tokens} cached + {event.computed_tokens} computed"
+    output = f"output {event.sampled_tokens + event.forced_tokens}, {event.forced_tokens} of them forced"
+    ended = "" if event.finish == "stop" else f" ({event.finish})"
+    return f"{prompt}; {output}{ended}" + (f"; missed: {event.miss}" if event.miss else "")
+
+
+def ways(route: object) -> list[tuple[str, NodeSpec]]:
+    """Where a route leads to, with what is written at each way."""
+    if isinstance(route, Edge):
+        bound = "" if route.max_visits is None else f"(at most {route.max_visits}x) "
+        return [(bound, route.to)]
+    if isinstance(route, MapWay):
+        each = "each: " if route.parallel is None else f"each, {route.parallel} at a time: "
+        return [(each, route.to)]
+    if isinstance(route, ForkWay):
+        return [("", to) for to in route.to]
+    if isinstance(route, Branch):
+        cases = [
+            (f"{show(case.kind)}{' where ...' if case.where else ''}: ", case.to) for case in route.cases
+        ]
+        return cases + ([] if route.otherwise is None else [("otherwise: ", route.otherwise)])
+    return []
+
+
+def _bounds(limits: Limits) -> str:
+    named = [("turns", limits.turns), ("tool calls", limits.tool_calls), ("tokens", limits.tokens)]
+    parts = [f"{name} <= {value}" for name, value in named if value is not None]
+    if limits.seconds is not None:
+        parts.append(f"{limits.seconds:g} s")
+    return ", ".join(parts) + (", then a forced answer" if limits.on_limit == "answer" else "")
+
+
+def _subtree(
+    definition: Definition, node: NodeSpec, label: str, seen: set[str], first: str, rest: str
+) -> Iterator[str]:
+    again = node.name in seen and not isinstance(node, EndNode)
+    kind = "" if isinstance(node, StartNode | EndNode) else f"  [{node.kind}]"
+    text = _plain(f"{first}{label}{node.name}{' (again)' if again else kind}")
+    if again:
+        yield text
+        return
+    seen.add(node.name)
+    below = ways(definition.routes.get(node.name))
+    yield f"{text}\t{rest}{'│  ' if below else '   '}\t{_plain(node.name)}"
+    # a single way on stays in the column, so that long chains don't drift to the right
+    for i, (label, to) in enumerate(below):
+        if len(below) == 1:
+            yield from _subtree(definition, to, label, seen, rest, rest)
+        else:
+            last = i == len(below) - 1
+            yield from _subtree(
+                definition,
+                to,
+                label,
+                seen,
+                rest + ("└─ " if last else "├─ "),
+                rest + ("   " if last else "│  "),
+            )
+
+
+def _plain(text: str) -> str:
+    return text.replace("\t", " ").replace("\n", " ")
