@@ -1,7 +1,6 @@
 """Compiled constraints: what may be written, without regard to a tokenizer."""
 
 import time
-from collections.abc import Callable
 from typing import Any, Literal
 
 from agentree.errors import ConstraintError
@@ -25,18 +24,26 @@ SECONDS = 20.0
 """A compile that takes longer is given up."""
 
 
-def deadline(seconds: float) -> Callable[[], None]:
-    """A check that raises ConstraintError once the time is over."""
-    end = time.monotonic() + seconds
+class Deadline:
+    """Gives up work that takes too long. Each compile, and each step whose states are worked out only when a
+    text first reaches them, has the whole time.
+    """
 
-    def tick() -> None:
-        if time.monotonic() > end:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """The time starts now."""
+        self._end = time.monotonic() + self._seconds
+
+    def __call__(self) -> None:
+        """Raises ConstraintError once the time is over."""
+        if time.monotonic() > self._end:
             raise ConstraintError(
-                f"compiling took longer than {seconds:g} s: make patterns and alternatives smaller, "
+                f"compiling took longer than {self._seconds:g} s: make patterns and alternatives smaller, "
                 "or allow more time"
             )
-
-    return tick
 
 
 class Constraint:
@@ -64,6 +71,7 @@ class Constraint:
         """
         if self._book is None:
             raise ValueError("the constraint is no JSON Schema")
+        self._positions.begin()
         return arranged(self._book, self._number, value)
 
     def forced(self, prefix: str | bytes = b"") -> bytes:
@@ -89,12 +97,13 @@ class Constraint:
 
 def compile_regex(spec: Regex, spare: int | None = SPARE, seconds: float = SECONDS) -> Constraint:
     """The texts that a pattern matches as a whole."""
-    terms = Terms(tick=deadline(seconds))
+    tick = Deadline(seconds)
+    terms = Terms(tick=tick)
     automaton = TextAutomaton.of_term(terms, whole(terms, spec.pattern), "raw")
     text = Text(automaton, spare=spare)
     if text.void:
         raise ConstraintError(f"pattern {spec.pattern!r} matches no text")
-    return Constraint(Positions(text))
+    return Constraint(Positions(text, begin=tick.begin))
 
 
 def compile_choice(spec: Choice) -> Constraint:
@@ -110,21 +119,26 @@ def compile_choice(spec: Choice) -> Constraint:
 
 def compile_schema(spec: JSONSchema, spare: int | None = SPARE, seconds: float = SECONDS) -> Constraint:
     """The JSON values of a schema."""
-    book = Book(tick=deadline(seconds))
+    tick = Deadline(seconds)
+    book = Book(tick=tick)
     schema = Schema(book, spec.schema, closed=spec.closed, lenient=spec.lenient)
-    constraint = compile_set(book, schema.number, spec.spacing, spare)
+    constraint = compile_set(book, schema.number, spec.spacing, spare, tick)
     constraint.unchecked = tuple(dict.fromkeys(schema.unchecked))
     return constraint
 
 
 def compile_set(
-    book: Book, number: int, spacing: Literal["template", "compact", "any"], spare: int | None
+    book: Book,
+    number: int,
+    spacing: Literal["template", "compact", "any"],
+    spare: int | None,
+    tick: Deadline,
 ) -> Constraint:
-    """The JSON values of a set."""
+    """The JSON values of a set; `tick` is what the book was made with."""
     try:
         grammar = Grammar(book, number, STYLES[spacing], spare)
     except RecursionError:
         raise ConstraintError("the schema or one of its patterns is nested too deeply") from None
     if not grammar.live(number):
         raise ConstraintError("no JSON value satisfies the schema: its keywords contradict each other")
-    return Constraint(Positions(Structure(grammar), number), book, number)
+    return Constraint(Positions(Structure(grammar), number, tick.begin), book, number)

@@ -1,5 +1,7 @@
 """Positions of a constraint: sets of nodes, stepped byte by byte with every step remembered."""
 
+from collections.abc import Callable
+
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.machines import Body, End, Machine, Node, Plain
 from agentree.runtime.constraint.structure import Structure
@@ -107,9 +109,14 @@ class Position:
 class Positions:
     """All positions of one constraint. Shared by its requests; safe to lose, as everything can be worked
     out again.
+
+    `begin` is called before a step is worked out, which may take as long as a compile.
     """
 
-    def __init__(self, root: Structure | Text, number: int = 0) -> None:
+    def __init__(
+        self, root: Structure | Text, number: int = 0, begin: Callable[[], None] = lambda: None
+    ) -> None:
+        self.begin = begin
         self._known: dict[tuple[frozenset[Node], int], Position] = {}
         self._end = End()
         self._bottom = self._end.node(0, None)
@@ -148,6 +155,7 @@ class Positions:
 
     def stepped(self, position: Position, byte: int) -> Position | None:
         """One step, worked out."""
+        self.begin()
         if self.flexible and byte in _BLANKS:
             gaps = self._gaps(position)
             if gaps:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint.constraint import SECONDS, Constraint, compile_set, deadline
+from agentree.runtime.constraint.constraint import SECONDS, Constraint, Deadline, compile_set
 from agentree.runtime.constraint.output import Output
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.shapes import FALSE, Arrays, Layer, Objects, Property
@@ -67,7 +67,8 @@ def _compile(
     spacing: Literal["template", "compact", "any"],
     longest: int | None,
 ) -> Constraint:
-    book = Book(tick=deadline(SECONDS))
+    tick = Deadline(SECONDS)
+    book = Book(tick=tick)
     calls: list[Objects] = []
     arguments: dict[str, int] = {}
     for name, text in tools:
@@ -85,19 +86,19 @@ def _compile(
     else:
         value = replace(book.none, objects=(*calls, *answers))
     try:
-        constraint = compile_set(book, book.given(value), spacing, longest)
+        constraint = compile_set(book, book.given(value), spacing, longest, tick)
     except ConstraintError:
-        _blame(book, arguments)
+        _blame(book, arguments, tick)
         raise
-    _blame(book, arguments)
+    _blame(book, arguments, tick)
     return constraint
 
 
-def _blame(book: Book, arguments: Mapping[str, int]) -> None:
+def _blame(book: Book, arguments: Mapping[str, int], tick: Deadline) -> None:
     """Raises for the first tool that can't be called, by its name."""
     for name, number in arguments.items():
         try:
-            compile_set(book, number, "template", None)
+            compile_set(book, number, "template", None, tick)
         except ConstraintError as error:
             raise ConstraintError(f"tool {name!r}: {error}") from error
 
