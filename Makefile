@@ -23,7 +23,7 @@ demo: $(READY) ## Run a ReAct agent on the embedded model
 
 test: check ## Lint, types and tests
 	@$(BIN)/agentree models fetch
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(READY) ## Lint, types and layers only
 	@$(BIN)/ruff check .

@@ -13,6 +13,8 @@ if os.environ.get("CI"):
 
 # Before any test imports torch: on shared cores, threads that wait by spinning make small models crawl.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores already
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
