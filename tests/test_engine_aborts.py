@@ -180,7 +180,9 @@ def test_after_an_abort_the_next_turn_of_the_same_agent_works() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 def test_closing_answers_everybody_whatever_they_were_doing(steps: int) -> None:
-    engine = Stepped(recall_model(300), bus=Bus(), max_batch_tokens=16)
+    bus = Bus()
+    heard = bus.subscribe(lambda: None)
+    engine = Stepped(recall_model(300), bus=bus, max_batch_tokens=16)
     put = engine.put(*siblings(), *strangers())
     for _ in range(steps):
         engine.turn()
@@ -190,6 +192,11 @@ def test_closing_answers_everybody_whatever_they_were_doing(steps: int) -> None:
         assert isinstance(waiter.error, RuntimeClosed) or waiter.result is not None
     with pytest.raises(RuntimeClosed):
         engine.put(ask((5, 6), 2))
+    stats = engine.stats()
+    assert (stats.private, stats.running, stats.waiting) == (0, 0, 0)
+    assert stats.free + stats.tree == stats.pool
+    ended = [event.request for event in heard.take() if isinstance(event, GenerationEnded)]
+    assert sorted(ended) == sorted(ticket.number for ticket, _ in (*put, *late))
 
 
 def test_requests_that_were_not_taken_up_fail_with_the_engine() -> None:
@@ -203,6 +210,24 @@ def test_requests_that_were_not_taken_up_fail_with_the_engine() -> None:
     engine._run()
     assert isinstance(waiter.error, RuntimeClosed)
     assert isinstance(waiter.error.__cause__, OSError)
+
+
+def test_an_engine_that_fails_in_mid_flight_holds_nothing_and_says_why() -> None:
+    engine = Stepped(recall_model(300), bus=Bus(), max_batch_tokens=16)
+    put = engine.put(*siblings(), *strangers())
+    for _ in range(4):
+        engine.turn()
+    assert engine.stats().running
+
+    def broken() -> None:
+        raise OSError("broken")
+
+    engine.post(broken)
+    engine._run()
+    for _, waiter in put:
+        assert isinstance(waiter.error, RuntimeClosed) and isinstance(waiter.error.__cause__, OSError)
+    stats = engine.stats()
+    assert (stats.private, stats.running, stats.waiting) == (0, 0, 0)
 
 
 def test_a_sink_that_raises_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:

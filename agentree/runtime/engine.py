@@ -198,8 +198,14 @@ class Engine:
             with suppress(Exception):
                 action()
         for sequence in tuple(self._sequences.values()):
+            # After a failure cache and counters may be in any state; whoever waits is told all the same.
+            with suppress(Exception):
+                self._scheduler.remove(sequence)
+                self._reporter.ended(sequence, "failed")
             self._hear(sequence.ticket.sink.failed, closed)
         self._sequences.clear()
+        with suppress(Exception):
+            self._stats = self._reporter.after_step(idle=True)
         self._flush()
 
     @property
