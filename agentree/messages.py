@@ -1,9 +1,12 @@
 """What a person, a tool or a model says: roles and text, nothing of any model's tokens."""
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, cast, final, get_args
+
+from agentree.errors import InvalidArgument
 
 Role = Literal["system", "user", "assistant", "tool", "raw"]
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @final
@@ -13,6 +16,13 @@ class Message:
 
     role: Role
     text: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no template can render. Raises InvalidArgument."""
+        if self.role not in ROLES:
+            raise InvalidArgument(f"role={self.role!r} is none: it is one of {', '.join(map(repr, ROLES))}")
+        if not isinstance(cast("object", self.text), str):
+            raise InvalidArgument(f"text={self.text!r} is no string: a message holds text, so write str(...)")
 
 
 def system(text: str) -> Message:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -67,6 +68,32 @@ def test_greedy_takes_the_lowest_of_equals_and_tells_near_ties() -> None:
     mask[8] = True
     assert pick(logits, Sampling(), 0, mask) == (8, 0.0, False)
     assert pick(np.zeros(1, np.float32), Sampling(), 0) == (0, 0.0, False)
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-300, 1e-30, 1e-7])
+@pytest.mark.parametrize("flush", [False, True])
+def test_the_coldest_temperatures_are_greedy(temperature: float, flush: bool) -> None:
+    """Also where subnormal numbers are taken as zero, as some libraries set the processor to do."""
+    torch.set_flush_denormal(flush)
+    try:
+        for seed in range(20):
+            mask = np.random.default_rng(seed).random(50) < 0.5
+            for logits in (row(seed), np.round(row(seed, scale=1.0))):  # many equals
+                cold = Sampling(temperature, 0.9, seed)
+                assert pick(logits, cold, 3, mask) == pick(logits, Sampling(), 3, mask)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize("temperature", [1e-6, 1.0, 1e30, 1e308])
+@pytest.mark.parametrize("top_p", [5e-324, 1e-17, 0.5, 1.0])
+@pytest.mark.parametrize("vocab", [1, 3, 49, 50])
+def test_any_legal_sampling_picks_a_legal_token(temperature: float, top_p: float, vocab: int) -> None:
+    for seed in range(20):
+        for logits in (row(seed, vocab), np.zeros(vocab, np.float32)):
+            mask = np.random.default_rng(seed).random(vocab) < 0.5
+            mask[seed % vocab] = True
+            assert mask[pick(logits, Sampling(temperature, top_p, seed), 3, mask).token]
 
 
 def test_nothing_to_pick_is_an_error() -> None:

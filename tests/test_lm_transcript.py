@@ -177,7 +177,7 @@ def test_values_can_not_be_changed() -> None:
 
 def test_only_messages_are_appended() -> None:
     empty = scripted().empty
-    with pytest.raises(InvalidArgument, match=r"write user\('h'\)"):
+    with pytest.raises(InvalidArgument, match=r"write user\('hello'\)"):
         _ = empty + cast("Any", "hello")
     nothing = ()
     assert empty + nothing == empty

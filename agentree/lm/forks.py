@@ -3,16 +3,18 @@
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from agentree.errors import InvalidArgument
 from agentree.lm import seeds as seeding
-from agentree.lm.generate import Options, generate, stop_strings
+from agentree.lm.arguments import items, shown
+from agentree.lm.generate import Options, generate
 from agentree.lm.generation import Generation
 from agentree.lm.holding import ForkScope
 from agentree.lm.seeds import Seeds
 from agentree.lm.session import Session
 from agentree.lm.target import target_of
+from agentree.lm.turns import Conversation
 from agentree.runtime.constraint import Choice, Regex
 
 if TYPE_CHECKING:
@@ -119,10 +121,10 @@ class Forks(Sequence["Transcript"]):
         own `gen`, the seed recorded in its result gives the same again. If one fails, the others are aborted.
         """
         self._refuse_over("gen")
-        options = Options(max_tokens, temperature, top_p, stop_strings(stop), seed, think)
+        options = Options.of(max_tokens, temperature, top_p, stop, seed, think)
         target = await target_of(self._session, out)
         options.check(target)
-        base = self._seeds.draw() if seed is None else seed
+        base = self._seeds.draw() if options.seed is None else options.seed
         drawn = [seeding.derive(base, "branch", i) for i in range(len(self))]
         return await generate(self._session, self._members, target, options, drawn)
 
@@ -132,14 +134,16 @@ class Forks(Sequence["Transcript"]):
         Raises InvalidArgument for a transcript that does not continue a branch of this fork.
         """
         self._refuse_over("keep")
-        kept: list[Transcript] = []
-        for survivor in survivors:
-            transcript = survivor.transcript if isinstance(survivor, Generation) else survivor
-            branch = self._scope.branch_of(transcript)
+        kept = transcripts("keep: survivors", survivors, "kids.keep([winner])")
+        branches = [self._scope.branch_of(transcript) for transcript in kept]
+        for transcript, branch in zip(kept, branches, strict=True):
             if branch is None:
                 raise InvalidArgument(f"keep: {transcript!r} does not continue a branch of this fork")
-            kept.append(replace(transcript, _holder=self._scope.keep(branch, transcript)))
-        return kept
+        return [
+            replace(transcript, _holder=self._scope.keep(branch, transcript))
+            for transcript, branch in zip(kept, branches, strict=True)
+            if branch is not None
+        ]
 
     def _refuse_over(self, what: str) -> None:
         if self._over:
@@ -147,6 +151,17 @@ class Forks(Sequence["Transcript"]):
                 f"{what}: the scope of this fork is over; call it inside the `async with` block, or go on "
                 "from a transcript that was kept"
             )
+
+
+def transcripts(name: str, given: object, write: str) -> list["Transcript"]:
+    """The transcripts of a list of transcripts or generations. Raises InvalidArgument for anything else."""
+    found: list[Transcript] = []
+    for i, one in enumerate(items(name, given, f"write {write}")):
+        transcript = cast("Generation[Any]", one).transcript if isinstance(one, Generation) else one
+        if not isinstance(transcript, Conversation):
+            raise InvalidArgument(f"{name}[{i}]={shown(cast('object', one))} is no transcript: write {write}")
+        found.append(cast("Transcript", transcript))
+    return found
 
 
 @contextmanager

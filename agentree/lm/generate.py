@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentree.errors import InvalidArgument, InvalidValue
 from agentree.lm import seeds
+from agentree.lm.arguments import finite, stop_strings, whole
 from agentree.lm.generation import Generation, Usage
 from agentree.lm.holding import leave
 from agentree.lm.session import Session
@@ -31,19 +32,36 @@ class Options:
     seed: int | None = None
     think: int = 0
 
+    @classmethod
+    def of(
+        cls,
+        max_tokens: object = 256,
+        temperature: object = 0.0,
+        top_p: object = 1.0,
+        stop: object = (),
+        seed: object = None,
+        think: object = 0,
+    ) -> "Options":
+        """Options as a caller gave them. Raises InvalidArgument for those that are none."""
+        share = "it must lie above 0 and be at most 1; 1 leaves nothing out"
+        heat = "0 is greedy, above 0 samples"
+        made = cls(
+            max_tokens=whole("max_tokens", max_tokens, "a generation needs at least 1 token", least=1),
+            temperature=finite("temperature", temperature, heat),
+            top_p=finite("top_p", top_p, share),
+            stop=stop_strings(stop),
+            seed=None if seed is None else seeds.check(seed),
+            think=whole("think", think, "a number of tokens before the value, 0 for none", least=0),
+        )
+        if made.temperature < 0.0:
+            raise InvalidArgument(f"temperature={made.temperature} is below 0: {heat}")
+        if not 0.0 < made.top_p <= 1.0:
+            raise InvalidArgument(f"top_p={made.top_p} is out of range: {share}")
+        return made
+
     def check(self, target: Target) -> None:
-        """Raise InvalidArgument or ConstraintError for what can't be done, before anything is computed."""
+        """Raise InvalidArgument or ConstraintError for what can't go with the target."""
         target.refuse_budget(self.max_tokens)
-        if not self.temperature >= 0.0:
-            raise InvalidArgument(f"temperature={self.temperature}: 0 is greedy, above 0 samples")
-        if not 0.0 < self.top_p <= 1.0:
-            raise InvalidArgument(f"top_p={self.top_p} must lie above 0 and be at most 1")
-        if self.think < 0:
-            raise InvalidArgument(f"think={self.think}: a number of tokens, 0 for none")
-        if self.seed is not None:
-            seeds.check(self.seed)
-        if any(not s for s in self.stop):
-            raise InvalidArgument("stop holds an empty string, which would stop everything: leave it out")
         if target.constraint is None:
             if self.think:
                 raise InvalidArgument(
@@ -58,13 +76,6 @@ class Options:
     def sampling(self, seed: int) -> Sampling:
         """How one branch draws its tokens."""
         return Sampling(self.temperature, self.top_p, seed)
-
-
-def stop_strings(stop: Sequence[str]) -> tuple[str, ...]:
-    """Stop strings as given by a caller: a lone string is the commonest slip."""
-    if isinstance(stop, str):
-        raise InvalidArgument(f"stop={stop!r} must be a sequence of strings: write stop=[{stop!r}]")
-    return tuple(stop)
 
 
 async def generate(

@@ -4,10 +4,11 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from agentree.errors import AgentreeError, InvalidArgument, RuntimeClosed
 from agentree.events import Bus, ModelLoading, ModelReady
+from agentree.lm.arguments import finite, shown, whole
 from agentree.lm.feed import Feed
 from agentree.lm.inbox import Inboxes
 from agentree.lm.monitor import open_monitor
@@ -37,15 +38,23 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse what can be refused without loading anything."""
-        for name, value in (("kv_tokens", self.kv_tokens), ("max_batch_tokens", self.max_batch_tokens)):
-            if value is not None and value < 1:
-                raise InvalidArgument(f"{name}={value} must be at least 1; leave it out for the default")
-        if not 0.0 < self.gpu_memory_fraction <= 1.0:
-            raise InvalidArgument(
-                f"gpu_memory_fraction={self.gpu_memory_fraction} must be above 0, at most 1"
-            )
+        for name in ("kv_tokens", "max_batch_tokens"):
+            if getattr(self, name) is not None:
+                hint = "a number of tokens, at least 1; leave it out for the default"
+                object.__setattr__(self, name, whole(name, getattr(self, name), hint, least=1))
+        share = "it must be above 0 and at most 1"
+        fraction = finite("gpu_memory_fraction", self.gpu_memory_fraction, share)
+        if not 0.0 < fraction <= 1.0:
+            raise InvalidArgument(f"gpu_memory_fraction={fraction} is out of range: {share}")
         if self.eviction not in ("plan", "lru"):
-            raise InvalidArgument(f"eviction={self.eviction!r} must be 'plan' or 'lru'")
+            raise InvalidArgument(f"eviction={shown(self.eviction)} must be 'plan' or 'lru'")
+        if not isinstance(cast("object", self.jump_forward), bool):
+            raise InvalidArgument(f"jump_forward={shown(self.jump_forward)} must be True or False")
+        if not isinstance(cast("object", self.model), str | Path) or not str(self.model):
+            raise InvalidArgument(
+                f"model={shown(self.model)} names no model: give a catalogue name, a folder, a .gguf file "
+                "or a hub id"
+            )
 
 
 class Home:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from copy import copy
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +13,11 @@ from anyio import to_thread
 
 from agentree.errors import InvalidArgument
 from agentree.events import Bus, Event, Forked
+from agentree.lm.arguments import text, whole
+from agentree.lm.block import Block
 from agentree.lm.drift import TemplateReport
-from agentree.lm.forks import Forks, branches
+from agentree.lm.feed import Feed
+from agentree.lm.forks import Forks, branches, transcripts
 from agentree.lm.generation import Stats
 from agentree.lm.holding import owner_of
 from agentree.lm.home import Home, Settings
@@ -94,15 +97,19 @@ class Runtime:
 
         `salt` separates tenants: transcripts with different salts never share cache.
         """
+        text("transcript: salt", salt, "it names the tenant whose transcripts share cache")
         head = Head(tuple(tools_by_name(tools).values()))
         empty = Transcript(self._home.session, self._seeds, _salt=salt, _scope=self._scope, _head=head)
         return empty + messages
 
-    @asynccontextmanager
-    async def fork(self, beam: Sequence[Transcript], *, each: int = 1) -> AsyncGenerator[Forks]:
+    def fork(self, beam: Sequence[Transcript], *, each: int = 1) -> AbstractAsyncContextManager[Forks]:
         """`each` branches of every transcript of a beam, in order: the block is their scope."""
-        if each < 0:
-            raise InvalidArgument(f"each={each}: a number of branches, 0 or more")
+        each = whole("fork: each", each, "a number of branches of each transcript, 0 or more", least=0)
+        listed = transcripts("fork: beam", beam, "lm.fork([t1, t2], each=2)")
+        return Block(self._forked(listed, each), call="lm.fork(...)", name="kids", inside=Forks)
+
+    @asynccontextmanager
+    async def _forked(self, beam: Sequence[Transcript], each: int) -> AsyncGenerator[Forks]:
         session = self._home.session
         for t in beam:
             if t._session is not session:
@@ -119,14 +126,19 @@ class Runtime:
         """Monotone counters and the pool's state; after closing, as they were at the end."""
         return self._home.last.stats()
 
-    @asynccontextmanager
-    async def events(self, *, run: str | None = None) -> AsyncGenerator[AsyncIterator[Event]]:
+    def events(self, *, run: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """All events from now on, or those of one run.
 
         May be entered before the runtime is, to see a model load.
         The iterator ends when the runtime closes. A reader that is too slow misses events, those that a later
         one says again first, and is told how many (`Dropped`); it never holds up the engine.
         """
+        if run is not None:
+            text("events: run", run, "it names one run")
+        return Block(self._events(run), call="lm.events()", name="events", inside=Feed)
+
+    @asynccontextmanager
+    async def _events(self, run: str | None) -> AsyncGenerator[AsyncIterator[Event]]:
         feed = self._home.feed(run)
         try:
             yield feed

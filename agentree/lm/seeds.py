@@ -3,7 +3,7 @@
 import itertools
 from hashlib import blake2b
 
-from agentree.errors import InvalidArgument
+from agentree.lm.arguments import whole
 
 LIMIT = 2**63
 
@@ -27,8 +27,6 @@ class Seeds:
         return derive(self._seed, self._path, next(self._count))
 
 
-def check(seed: int) -> int:
-    """The seed itself. Raises InvalidArgument if it is out of range."""
-    if not 0 <= seed < LIMIT:
-        raise InvalidArgument(f"seed={seed} is out of range: a seed lies in [0, 2**63)")
-    return seed
+def check(seed: object) -> int:
+    """The seed itself. Raises InvalidArgument if it is none."""
+    return whole("seed", seed, "a seed is an integer from 0 to 2**63 - 1", least=0, below=LIMIT)

@@ -27,8 +27,6 @@ class Target:
 
     def refuse_budget(self, max_tokens: int) -> None:
         """Raise if the value can't be sure to end within `max_tokens`."""
-        if max_tokens < 1:
-            raise InvalidArgument(f"max_tokens={max_tokens}: a generation needs at least 1")
         needed = self.constraint.min_tokens if self.constraint is not None else 1
         if max_tokens < needed:
             raise ConstraintError(

@@ -5,10 +5,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from agentree.errors import InvalidArgument
 from agentree.events import Forked
+from agentree.lm.arguments import items, text, whole
+from agentree.lm.block import Block
 from agentree.lm.forks import Forks, branches
-from agentree.lm.generate import Options, generate, stop_strings
+from agentree.lm.generate import Options, generate
 from agentree.lm.generation import Generation, Usage
 from agentree.lm.stream import Stream, open_stream
 from agentree.lm.target import target_of, target_of_call
@@ -117,10 +118,10 @@ class Transcript(Conversation):
             ContextOverflow: It can't fit the model's context or the KV pool.
             RuntimeClosed: The runtime was closed.
         """  # fmt: skip
-        options = Options(max_tokens, temperature, top_p, stop_strings(stop), seed, think)
+        options = Options.of(max_tokens, temperature, top_p, stop, seed, think)
         target = await target_of(self._session, out)
         options.check(target)
-        drawn = self._seeds.draw() if seed is None else seed
+        drawn = self._seeds.draw() if options.seed is None else options.seed
         return (await generate(self._session, [self], target, options, [drawn]))[0]
 
     @overload
@@ -154,8 +155,8 @@ class Transcript(Conversation):
         seed: int | None = None,
     ) -> AbstractAsyncContextManager[Stream[Any]]:
         """The same as `gen`, with the text as it comes. Leaving the block early aborts the generation."""
-        options = Options(max_tokens, temperature, stop=stop_strings(stop), seed=seed)
-        return open_stream(self, out, options)
+        options = Options.of(max_tokens, temperature, stop=stop, seed=seed)
+        return Block(open_stream(self, out, options), call="t.stream(...)", name="stream", inside=Stream)
 
     async def call(
         self,
@@ -174,7 +175,7 @@ class Transcript(Conversation):
         numbered through a transcript: "call_1", "call_2", ... `parallel` allows several calls in one turn.
         Raises the same as `gen`.
         """
-        options = Options(max_tokens, temperature, think=think)
+        options = Options.of(max_tokens, temperature, think=think)
         target = await target_of_call(self._session, tools, output, parallel=parallel)
         options.check(target)
         return (await generate(self._session, [self], target, options, [self._seeds.draw()]))[0]
@@ -188,7 +189,9 @@ class Transcript(Conversation):
         """
         start = self if self._in_turn and not self._raw else self._opened()
         tokenizer = self._session.tokenizer
-        encoded = [tuple(tokenizer.encode(text)) for text in continuations]
+        listed = items("score: continuations", continuations, 'write t.score(["yes", "no"])')
+        texts = [text(f"score: continuations[{i}]", c, "only text is scored") for i, c in enumerate(listed)]
+        encoded = [tuple(tokenizer.encode(continuation)) for continuation in texts]
         requests = [
             replace(start._grown(ids, "")._request(0), score_from=len(start), hold=None)
             for ids in encoded
@@ -204,11 +207,13 @@ class Transcript(Conversation):
         (result,) = await self._session.run([self._request(0)])
         return Usage.of(result.counts)
 
-    @asynccontextmanager
-    async def fork(self, n: int = 1) -> AsyncGenerator[Forks]:
+    def fork(self, n: int = 1) -> AbstractAsyncContextManager[Forks]:
         """`n` branches that go on from here, each with a path of its own; the block is their scope."""
-        if n < 0:
-            raise InvalidArgument(f"fork({n}): a number of branches, 0 or more")
+        n = whole("fork: n", n, "a number of branches, 0 or more", least=0)
+        return Block(self._forked(n), call=f"t.fork({n})", name="kids", inside=Forks)
+
+    @asynccontextmanager
+    async def _forked(self, n: int) -> AsyncGenerator[Forks]:
         self._session.bus.emit(
             Forked(run=self._scope.run, path=self._scope.path, n=n, shared_tokens=len(self._ids))
         )

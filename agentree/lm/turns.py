@@ -1,10 +1,12 @@
 """A conversation as token ids that only grows: what messages, turns and generations append to it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 from agentree.errors import InvalidArgument
+from agentree.lm.arguments import shown
+from agentree.lm.generation import Generation
 from agentree.lm.holding import Holder, request_hold
 from agentree.lm.prompt import NOTHING, Piece
 from agentree.lm.seeds import Seeds
@@ -85,10 +87,14 @@ class Conversation:
 
     def __add__(self, message: Message | Sequence[Message], /) -> Self:
         """The conversation with one or more messages after it."""
+        if isinstance(message, Message):
+            return self._with_message(message)
+        if isinstance(message, str) or not isinstance(cast("object", message), Iterable):
+            raise _no_message(message)
         grown = self
-        for one in cast("Sequence[object]", (message,) if isinstance(message, Message) else message):
+        for one in cast("Iterable[object]", message):
             if not isinstance(one, Message):
-                raise InvalidArgument(f"{one!r} is no message: write user({one!r}), system(...) or raw(...)")
+                raise _no_message(one)
             grown = grown._with_message(one)
         return grown
 
@@ -170,3 +176,15 @@ class Conversation:
 
     def _after_calls(self, n: int) -> Self:
         return replace(self, _calls=self._calls + n)
+
+
+def _no_message(value: object) -> InvalidArgument:
+    if isinstance(value, str):
+        how = f"write user({shown(value)}), or system(...), assistant(...), raw(...)"
+    elif isinstance(value, Conversation | Generation):
+        how = "go on from a generation's transcript: made.transcript + user(...)"
+    elif isinstance(value, list | tuple):
+        how = "pass its members: lm.transcript(*messages), or t + messages"
+    else:
+        how = "write user(...), system(...), assistant(...) or raw(...) around a text"
+    return InvalidArgument(f"{shown(cast('object', value))} is no message: {how}")

@@ -14,6 +14,10 @@ from agentree.runtime.request import Sampling
 
 NEAR_TIE = 1e-4
 """Two best logits closer than this are a near-tie: rounding may order them either way."""
+COLDEST = NEAR_TIE / 100
+"""Temperatures below this are greedy: all but near-ties would have less than e^-100 of the probability, and
+dividing by numbers as small as that overflows, or divides by zero where subnormal numbers are flushed.
+"""
 
 _MASK64 = (1 << 64) - 1
 
@@ -52,7 +56,7 @@ def pick(
 
     Args:
         logits: float32 [vocab] of one position.
-        sampling: Temperature 0 takes the best token, the lowest id among equals.
+        sampling: A temperature below `COLDEST` takes the best token, the lowest id among equals.
         position: Index of the token in its transcript: the counter of the generator.
         mask: bool [vocab], the legal tokens; None: all of them.
 
@@ -66,7 +70,7 @@ def pick(
     if not np.isfinite(top):
         raise ValueError("no token can be picked: the mask allows none, or the logits are not finite")
     norm = log_sum_exp(logits)
-    if sampling.temperature == 0:
+    if sampling.temperature < COLDEST:
         others = (logits[:best], logits[best + 1 :])
         second = max((float(part.max()) for part in others if part.size), default=-np.inf)
         return Pick(best, top - norm, top - second < NEAR_TIE)
