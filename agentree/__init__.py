@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agentree.errors import LimitReached as LimitReached
     from agentree.errors import ModelError as ModelError
     from agentree.errors import RuntimeClosed as RuntimeClosed
+    from agentree.errors import StrayCancellation as StrayCancellation
     from agentree.errors import ToolDefinitionError as ToolDefinitionError
     from agentree.errors import Unsupported as Unsupported
     from agentree.events import Event as Event
@@ -78,6 +79,7 @@ _HOMES = {
         "LimitReached",
         "ModelError",
         "RuntimeClosed",
+        "StrayCancellation",
         "ToolDefinitionError",
         "Unsupported",
     ),

@@ -75,5 +75,9 @@ class LimitReached(AgentreeError):
         self.partial = partial
 
 
+class StrayCancellation(AgentreeError):
+    """A step ended in a cancellation that nobody asked for (its `__cause__`): names the step."""
+
+
 class Deadlock(AgentreeError):
     """Nothing can run and a join is still open: names the join and the missing branch."""

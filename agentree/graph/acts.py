@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from agentree.errors import GraphError
+from agentree.errors import GraphError, StrayCancellation
 from agentree.events import Event, ToolEnded, ToolStarted
 from agentree.graph.ctx import Ctx
 from agentree.graph.final import final_turn
@@ -25,6 +25,7 @@ from agentree.tools import (
     ToolCalls,
     ToolResult,
     canonical_json,
+    raise_if_asked,
     run_call,
     tool_result,
     tools_by_name,
@@ -117,11 +118,16 @@ class Visit:
             raise GraphError(
                 f"step {node.name!r} returned {type(made).__name__}, nothing to await: write 'async def'"
             )
-        if node.timeout is None:
-            return await made
         with anyio.move_on_after(node.timeout) as scope:
-            return await made
-        assert scope.cancelled_caught
+            try:
+                return await made
+            except anyio.get_cancelled_exc_class() as e:
+                await raise_if_asked()
+                raise StrayCancellation(
+                    f"step {node.name!r} ended in {type(e).__name__}, and nobody cancelled it ({self.path}): "
+                    "it awaited something that was cancelled elsewhere; catch that where it is awaited"
+                ) from e
+        assert scope.cancelled_caught and node.timeout is not None
         raise TimeoutError(f"step {node.name!r} took longer than {node.timeout:g} s ({self.path})")
 
     async def llm(self, node: LlmNode, value: object) -> object:

@@ -4,7 +4,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, cast, overload
 
-from agentree.errors import GraphError
+from agentree.errors import GraphError, InvalidArgument
+from agentree.graph.bounds import seconds, whole_number
 from agentree.graph.ctx import Ctx
 from agentree.graph.flow import flow_of, union, value_type
 from agentree.graph.nodes import (
@@ -28,7 +29,7 @@ from agentree.graph.nodes import (
 from agentree.graph.reduce import Selector, joined_type
 from agentree.graph.types import Flow, I, Limits, Node, O, R, S, T, U
 from agentree.messages import Message
-from agentree.tools import Tool, ToolCalls, ToolResult
+from agentree.tools import ONE_TOOL, Tool, ToolCalls, ToolResult
 
 if TYPE_CHECKING:
     from agentree.graph.program import Program
@@ -110,6 +111,9 @@ class Graph(Generic[S, I, O]):
         def make(fn: Callable[[Ctx[Any], Any], Awaitable[Any]]) -> NodeSpec:
             name = _name_of(fn)
             _check_parameters(fn, name)
+            whole_number(f"step {name!r} (retries", retries, 0)
+            if timeout is not None:
+                seconds(f"step {name!r} (timeout", timeout)
             flow = flow_of(fn)
             return self._add(StepNode(name, flow, self, fn, retries=retries, timeout=timeout, pure=pure))
 
@@ -189,6 +193,8 @@ class Graph(Generic[S, I, O]):
             system: Begins the transcript; only for the first llm node of a path.
             think: So many tokens may be written freely before a forced value.
         """
+        if isinstance(tools, Tool):
+            raise GraphError(f"llm(): {ONE_TOOL.format(tools.name)}")
         return self._llm(
             outputs,
             tools=None if tools is None else tuple(tools),
@@ -234,8 +240,7 @@ class Graph(Generic[S, I, O]):
         if not tools:
             raise GraphError("tools() needs at least one tool")
         _check_tools(tools, "tools()")
-        if parallel < 1:
-            raise GraphError(f"tools(parallel={parallel}): it must be at least 1")
+        whole_number("tools(parallel", parallel, 1)
         flow = Flow[Any, Any, Any](ToolCalls, list[ToolResult])
         return self._add(ToolsNode(self._free_name("tools"), flow, self, tools, parallel))
 
@@ -249,8 +254,7 @@ class Graph(Generic[S, I, O]):
         return self._sample(n, out, max_tokens=max_tokens, temperature=temperature)
 
     def _sample(self, n: int, out: Any, **options: Any) -> Callable[[Callable[..., Message]], Any]:
-        if n < 1:
-            raise GraphError(f"sample({n}, ...): it must be at least 1")
+        whole_number("sample(n", n, 1)
 
         def make(prompt: Callable[..., Message]) -> NodeSpec:
             name = _prompt_name(prompt)
@@ -284,8 +288,8 @@ class Graph(Generic[S, I, O]):
 
         The node `b` is the fork's identity: a loop that maps into it again re-enters the same fork.
         """
-        if parallel is not None and parallel < 1:
-            raise GraphError(f"map {a.name!r} -> {b.name!r}: parallel={parallel} must be at least 1")
+        if parallel is not None:
+            whole_number(f"map {a.name!r} -> {b.name!r} (parallel", parallel, 1)
         self._routes.append((self._own(a), MapWay(self._own(b), parallel)))
         return b
 
@@ -357,8 +361,8 @@ class Graph(Generic[S, I, O]):
 
     def edge(self, a: Node[S, Any, T], b: Node[S, T, Any], /, *, max_visits: int | None = None) -> None:
         """After `a` comes `b`. `max_visits` bounds how often one task may pass here."""
-        if max_visits is not None and max_visits < 1:
-            raise GraphError(f"edge {a.name!r} -> {b.name!r}: max_visits={max_visits} must be at least 1")
+        if max_visits is not None:
+            whole_number(f"edge {a.name!r} -> {b.name!r} (max_visits", max_visits, 1)
         self._routes.append((self._own(a), Edge(self._own(b), max_visits)))
 
     def branch(self, a: Node[S, Any, object], /) -> Case[S]:
@@ -371,6 +375,7 @@ class Graph(Generic[S, I, O]):
         """Validate and lower to a plan. Later changes to the graph don't reach the program.
 
         Raises:
+            InvalidArgument: `limits` is no `Limits`.
             GraphError: Names the node and what to do; a cycle that neither `max_visits` nor `limits` bounds
                 is refused.
         """
@@ -378,6 +383,8 @@ class Graph(Generic[S, I, O]):
         from agentree.graph.plan import lower
         from agentree.graph.program import Program
 
+        if limits is not None and not isinstance(cast("object", limits), Limits):
+            raise InvalidArgument(f"graph {self.name!r}: limits={limits!r}: write Limits(turns=8)")
         definition = define(
             self.name, self._state, self._input, self._output, self._nodes, self._routes, limits=limits
         )

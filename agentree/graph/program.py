@@ -13,6 +13,7 @@ from agentree.errors import AgentreeError, GraphError
 from agentree.graph.ctx import Cell
 from agentree.graph.draw import mermaid, plan_notes, tree
 from agentree.graph.execute import Execution
+from agentree.graph.given import check_input, check_run
 from agentree.graph.nodes import Definition
 from agentree.graph.outline import run_notes
 from agentree.graph.plan import Plan
@@ -59,6 +60,8 @@ class Program(Generic[S, I, O]):
             transcript: Continue from here: the program's own static prefix is left out.
 
         Raises:
+            InvalidArgument: The input, `lm`, `transcript` or `seed` can't be right; nothing ran.
+            RuntimeClosed: The runtime is not open.
             LimitReached: A limit was hit that has `on_limit="raise"`.
             Exception: What a step raised, as it was raised.
         """
@@ -93,6 +96,7 @@ class Program(Generic[S, I, O]):
                 f"run_sync() of program {self.name!r} can't be used where an event loop is running, "
                 "as in a notebook or an async function: use 'await program.run(...)' there"
             )
+        check_input(self.name, self._definition.input, input)
 
         async def main() -> O:
             if lm is not None:
@@ -123,6 +127,8 @@ class Program(Generic[S, I, O]):
         *,
         watched: bool,
     ) -> AsyncGenerator[Run[O]]:
+        check_run(self.name, lm, transcript, seed)
+        check_input(self.name, self._definition.input, value)
         run_id = uuid4().hex[:12]
         shared = Shared(run_id, lm, lm.bus, seed, Recorder(run_id))
         execution = Execution(shared, self._definition, self.limits, Cell(self._new_state(state)))

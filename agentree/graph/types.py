@@ -5,6 +5,9 @@ from typing import Any, Generic, Literal, Protocol
 
 from typing_extensions import TypeVar
 
+from agentree.errors import InvalidArgument
+from agentree.graph.bounds import seconds, whole_number
+
 T = TypeVar("T")
 U = TypeVar("U")
 R = TypeVar("R")
@@ -57,9 +60,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name, least in (("turns", 1), ("tool_calls", 0), ("tokens", 1), ("repeats", 2)):
             value: int | None = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"Limits({name}={value}): it must be at least {least}")
-        if self.seconds is not None and self.seconds <= 0:
-            raise ValueError(f"Limits(seconds={self.seconds}): it must be above 0")
+            if value is not None or name in ("turns", "repeats"):
+                whole_number(f"Limits({name}", value, least)
+        if self.seconds is not None:
+            seconds("Limits(seconds", self.seconds)
         if self.on_limit not in ("raise", "answer"):
-            raise ValueError(f"Limits(on_limit={self.on_limit!r}): write 'raise' or 'answer'")
+            raise InvalidArgument(f"Limits(on_limit={self.on_limit!r}): write 'raise' or 'answer'")

@@ -11,12 +11,14 @@ from agentree.tools.calls import (
     tool_call,
     tool_result,
 )
-from agentree.tools.decorator import Tool, tool, tools_by_name
+from agentree.tools.cancelled import raise_if_asked
+from agentree.tools.decorator import ONE_TOOL, Tool, tool, tools_by_name
 from agentree.tools.execution import ErrorPolicy, Finished, run_call, unknown_tool
 from agentree.tools.schema import ArgumentError
 from agentree.tools.text import canonical_json, clip, result_text
 
 __all__ = [
+    "ONE_TOOL",
     "ArgumentError",
     "ErrorPolicy",
     "Finished",
@@ -30,6 +32,7 @@ __all__ = [
     "canonical_json",
     "clip",
     "file_tools",
+    "raise_if_asked",
     "result_text",
     "run_call",
     "tool",

@@ -124,6 +124,8 @@ class Tool(Generic[P, R]):
             )
 
 
+ONE_TOOL = "{0!r} is one tool: write a list, tools=[{0}]"
+"""What is said where tools are due and one was given; takes its name."""
 _NO_OBJECT = "{!r} is a method without its object: pass it from an object, as in `obj.method`"
 
 
@@ -166,6 +168,8 @@ def tool(
 
 def tools_by_name(tools: Sequence[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
     """The tools by their names, in the order given. Raises ToolDefinitionError for a name used twice."""
+    if isinstance(tools, Tool):
+        raise ToolDefinitionError(ONE_TOOL.format(tools.name))
     found: dict[str, Tool[..., Any]] = {}
     for one in cast("Sequence[object]", tools):
         if not isinstance(one, Tool):

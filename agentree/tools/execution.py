@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from agentree.errors import AgentreeError
 from agentree.tools.calls import ToolCall, ToolFailed, ToolResult, ToolRetry
+from agentree.tools.cancelled import raise_if_asked
 from agentree.tools.decorator import Tool
 from agentree.tools.schema import ArgumentError
 from agentree.tools.text import MOST_ITEMS, RESULT_LIMIT, clip, result_text
@@ -22,7 +23,8 @@ class ErrorPolicy(Enum):
 
     Whatever the policy: bad arguments, `ToolRetry`, `ToolFailed` and a timeout are error results; an
     `AgentreeError` is about the run and not about the call, so it is raised, as is every BaseException that
-    is no Exception (cancellation, Ctrl-C), except that a tool's `sys.exit` counts as an exception.
+    is no Exception (cancellation, Ctrl-C). A tool's `sys.exit` counts as an exception, and so does a
+    cancellation that nobody asked for: the tool awaited a task that was cancelled elsewhere.
     """
 
     RESULT = "result"
@@ -87,6 +89,9 @@ async def run_call(
             return Finished(ToolResult(call, clip(text, limit)), "ok", text)
     except (Exception, SystemExit) as e:
         return _failure(tool, call, e, attempt, policy, limit)
+    except anyio.get_cancelled_exc_class() as e:
+        await raise_if_asked()
+        return _failure(tool, call, e, attempt, ErrorPolicy.RESULT, limit)
     text = f"{tool.name!r} took longer than {tool.timeout:g} s and was stopped"
     return _error(call, "timeout", text, limit)
 
