@@ -1,18 +1,23 @@
 """Arguments that are none: each is refused by name, with what to write, before anything is computed."""
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from lm_scripted import Scripted, scripted
+from pydantic import BaseModel
 
-from agentree.errors import InvalidArgument
+from agentree.errors import ConstraintError, InvalidArgument
 from agentree.lm import Runtime
 from agentree.lm.arguments import shown
 from agentree.messages import Message, raw, user
+from agentree.runtime.constraint import Choice, JSONSchema, Regex
 
 NAN, INFINITE = float("nan"), float("inf")
 
@@ -258,6 +263,78 @@ async def test_keep_keeps_nothing_where_one_is_refused() -> None:
         with pytest.raises(InvalidArgument, match="does not continue a branch"):
             kids.keep([kids[0], start])
         assert made.engine.held == before
+
+
+class City(BaseModel):
+    name: str
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Color(Enum):
+    RED = "red"
+
+
+class Opaque:
+    pass
+
+
+TYPES: list[tuple[Any, str]] = [
+    ({"type": "object"}, r"\{'type': 'object'\} is no type of output: .*write JSONSchema\(\{\.\.\.\}\)"),
+    ({}, "write JSONSchema"),
+    (City.model_json_schema(), "… is no type of output: .*write JSONSchema"),
+    (City(name="x"), r"City\(name='x'\) is no type of output: pass the type itself, City"),
+    (Point(1), "pass the type itself, Point"),
+    (Color.RED, "pass the type itself, Color"),
+    (5, "pass the type itself, int"),
+    (True, "pass the type itself, bool"),
+    (b"x", "pass the type itself, bytes"),
+    ("str", r"'str' is no type of output: write str for free text, Choice\(\[\.\.\.\]\)"),
+    ("yes", "write str for free text"),
+    (["a", "b"], r"write Choice\(\[\.\.\.\]\)"),
+    ({"a", "b"}, r"write Choice"),
+    (re.compile("[ab]+"), r"write Regex\('\[ab\]\+'\)"),
+    (shown, "a function is called as a tool"),
+    (lambda: 3, "a function is called as a tool"),
+    (Opaque, "Opaque can't be generated .*make it of pydantic models"),
+    (Opaque(), "can't be generated .*make it of pydantic models"),
+    (list[Opaque], r"list\[.*Opaque\] can't be generated .*class .*Opaque.*make it of"),
+]
+
+
+@pytest.mark.parametrize(("kind", "words"), TYPES)
+@pytest.mark.asyncio
+async def test_what_is_no_type(kind: Any, words: str) -> None:
+    made = scripted()
+    start = made.empty + user("Go")
+    for generating in (
+        start.gen(kind),
+        start.gen(str, kind),
+        start.call([], output=kind),
+        start.stream(kind).__aenter__(),
+    ):
+        with pytest.raises(ConstraintError, match=words):
+            await generating
+    assert not made.engine.waves
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Choice("yes"), r"Choice\('yes'\): write a list of texts"),
+        (lambda: Choice(cast("Any", 5)), r"Choice\(5\)"),
+        (lambda: Choice(cast("Any", ["a", 1])), r"1 is no string; for other values write Literal"),
+        (lambda: Regex(cast("Any", 5)), r"Regex\(5\): a pattern is a string"),
+        (lambda: Regex(cast("Any", re.compile("a+"))), r"write Regex\('a\+'\)"),
+        (lambda: JSONSchema({}, spacing=cast("Any", "wide")), "spacing='wide' must be 'template'"),
+    ],
+)
+def test_specs_refuse(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        make()
 
 
 BLOCKS: list[tuple[Callable[[Any], Any], str, str]] = [

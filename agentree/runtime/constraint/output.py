@@ -11,11 +11,12 @@ from types import NoneType, UnionType
 from typing import Any, Final, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from agentree.errors import ConstraintError
+from agentree.runtime.constraint.asked import refuse_values
 from agentree.runtime.constraint.constraint import (
     Constraint,
     compile_choice,
@@ -119,6 +120,8 @@ def output_of(
     """
     if not types:
         raise ConstraintError("no output type: name at least one")
+    for kind in types:
+        refuse_values(kind)
     if len(types) == 1:
         return _single(types[0], spacing, longest)
     for kind in types:
@@ -190,7 +193,12 @@ def _typed(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         schema = adapter.json_schema(schema_generator=_Generator)
-    except PydanticUserError as error:
+    except PydanticSchemaGenerationError as error:
+        raise ConstraintError(
+            f"{_name(kind)} can't be generated ({str(error).split('. ')[0]}): make it of pydantic models, "
+            "dataclasses, TypedDicts, Literals, Enums, str, int, float, bool and lists of them"
+        ) from error
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         raise ConstraintError(f"{_name(kind)} can't be generated: {str(error).splitlines()[0]}") from error
 
     def read(text: str) -> Any:

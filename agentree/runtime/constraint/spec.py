@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
+
+from agentree.errors import InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,29 @@ class Regex:
 
     pattern: str
 
+    def __post_init__(self) -> None:
+        """Raise InvalidArgument for what is no text: a compiled pattern, or bytes."""
+        if not isinstance(cast("object", self.pattern), str):
+            inner = getattr(self.pattern, "pattern", "...")
+            raise InvalidArgument(f"Regex({self.pattern!r}): a pattern is a string: write Regex({inner!r})")
+
 
 @dataclass(frozen=True)
 class Choice:
     """Exactly one of the options, as bare text."""
 
     options: Sequence[str]
+
+    def __post_init__(self) -> None:
+        """Raise InvalidArgument for what is no list of texts."""
+        options = cast("object", self.options)
+        if isinstance(options, str) or not isinstance(options, Sequence):
+            raise InvalidArgument(f"Choice({options!r}): write a list of texts, Choice(['yes', 'no'])")
+        for option in cast("Sequence[object]", options):
+            if not isinstance(option, str):
+                raise InvalidArgument(
+                    f"Choice({options!r}): {option!r} is no string; for other values write Literal[...]"
+                )
 
     def __hash__(self) -> int:
         return hash(tuple(self.options))
@@ -37,6 +56,11 @@ class JSONSchema:
     """Objects without `additionalProperties` are closed."""
     lenient: bool = False
     """Keywords that can't be enforced are checked afterwards instead of refused."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidArgument for a spacing that there is none of."""
+        if self.spacing not in ("template", "compact", "any"):
+            raise InvalidArgument(f"spacing={self.spacing!r} must be 'template', 'compact' or 'any'")
 
     def __hash__(self) -> int:
         return hash((json.dumps(self.schema, default=repr), self.spacing, self.closed, self.lenient))
