@@ -176,13 +176,15 @@ def test_loading_bar() -> None:
     assert re.search(r"loading smollm2-135m-instruct  ▇+▁+  90 of 272 tensors", shown)
 
 
-def test_hidden_rows_are_counted() -> None:
+def test_rows_without_room_share_one() -> None:
     drawing = Drawing(picture_of(forked_run(width=30)), 79, now=1003.0)
     shown = plain(drawing.live(20))
-    hidden = re.search(r"⋮ (\d+) more rows", shown)
-    assert hidden
-    rows = sum(line.count("├─") + line.count("└─") for line in shown.splitlines())
-    assert rows + 1 + int(hidden[1]) == 1 + 2 + 30 + 2
+    rest = re.search(r"└─ ⋮ (\d+) more: (\d+) done +([\d,]+)", shown)
+    assert rest
+    branches = re.findall(r"[├└]─ . \[\d+\] ", shown)
+    assert len(branches) + int(rest[1]) == 30
+    assert rest[1] == rest[2]
+    assert int(rest[3].replace(",", "")) == 227 * int(rest[1])
 
 
 def test_colours_are_those_of_the_header() -> None:

@@ -2,8 +2,7 @@
 
 import sys
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from rich.console import Console, Group
@@ -11,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from agentree.events import Event
+from agentree.events import Event, now
 from agentree.trace.above import Above
 from agentree.trace.glyphs import ASCII, COLOURED, PLAIN, Glyphs
 from agentree.trace.render import Drawing
@@ -32,11 +31,12 @@ def glyphs_for(console: Console) -> Glyphs:
 class ConsoleView:
     """Draws a picture while events come; closing it leaves the tree and a summary."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, clock: Callable[[], float] = now) -> None:
+        """Draws on stderr, or another console; `clock` tells the present by the clock of the events."""
         self.picture = Picture()
+        self._clock = clock
         self._console = console or Console(stderr=True, highlight=False)
         self._glyphs = glyphs_for(self._console)
-        self._began = time.time()
         self._lock = threading.RLock()
         self._printing: tuple[TextIO, TextIO] | None = None
         self._live = Live(
@@ -69,8 +69,8 @@ class ConsoleView:
         self._live.stop()
         if not self.picture.runs:
             return
-        drawing = self._drawing()
-        for line in drawing.figures()[:1] + drawing.tree(_FINAL_ROWS):
+        drawing = Drawing(self.picture, self._console.width - 1, now=self.picture.now, glyphs=self._glyphs)
+        for line in drawing.head.lines()[:1] + drawing.tree(_FINAL_ROWS):
             self._console.print(line, soft_wrap=True)
         self._console.print()
         self._console.print(self._summary())
@@ -92,12 +92,11 @@ class ConsoleView:
         sys.stdout, sys.stderr = self._printing
 
     def _drawing(self) -> Drawing:
-        now = time.time()
-        return Drawing(self.picture, self._console.width - 1, now=now, since=self._began, glyphs=self._glyphs)
+        return Drawing(self.picture, self._console.width - 1, now=self._clock(), glyphs=self._glyphs)
 
     def _summary(self) -> Table:
         table = Table.grid(padding=(0, 2, 0, 0))
-        rows = facts(self.picture, wall=time.time() - self._began, output=not sys.stdout.isatty())
+        rows = facts(self.picture, output=not sys.stdout.isatty())
         for name, figure, remark in rows:
             table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
         return table

@@ -1,6 +1,7 @@
 """What a drawing is made of: characters for three kinds of terminals, bars, and text cut to cells."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
@@ -27,6 +28,8 @@ class Glyphs:
     arrow: str
     dot: str
     more: str
+    spark: str
+    """Heights of a sparkline, lowest first."""
 
 
 COLOURED = Glyphs(
@@ -38,8 +41,11 @@ COLOURED = Glyphs(
     "→",
     " · ",
     "⋮",
+    "▁▂▃▄▅▆▇█",
 )
-PLAIN = Glyphs("█▓▒░", "·", COLOURED.branch, COLOURED.spinner, COLOURED.marks, "→", " · ", "⋮")
+PLAIN = Glyphs(
+    "█▓▒░", "·", COLOURED.branch, COLOURED.spinner, COLOURED.marks, "→", " · ", "⋮", COLOURED.spark
+)
 ASCII = Glyphs(
     "#=+-",
     ".",
@@ -49,6 +55,7 @@ ASCII = Glyphs(
     "->",
     " - ",
     ":",
+    "_.-=+*%#",
 )
 
 
@@ -86,3 +93,16 @@ def share_bar(part: float, whole: float, width: int, colour: str, glyphs: Glyphs
     """A share as a bar of fixed width."""
     full = round(width * part / whole) if whole else 0
     return Text().append(glyphs.bars[0] * full, colour).append(glyphs.rest * (width - full), "dim")
+
+
+def sparkline(values: Sequence[float | None], top: float, colour: str, glyphs: Glyphs) -> Text:
+    """Values from 0 to `top` as a row of heights; a gap for None."""
+    heights = glyphs.spark
+    text = Text()
+    for value in values:
+        if value is None:
+            text.append(" ")
+        else:
+            height = round(value / top * (len(heights) - 1)) if top else 0
+            text.append(heights[min(max(height, 0), len(heights) - 1)], colour)
+    return text

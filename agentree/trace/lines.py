@@ -1,6 +1,5 @@
 """The trace as plain lines, for logs and pipes: one fact a line, in ASCII punctuation, without colours."""
 
-import time
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -20,7 +19,6 @@ class LineView:
         self.picture = Picture()
         self._stream = stream
         self._output = output
-        self._began = time.monotonic()
         self._stage: tuple[str, str] = ("", "")
         self._next = 0.0
 
@@ -54,9 +52,8 @@ class LineView:
             name = one_line(self.picture.label(run, branch.path), 38)
             numbers = (branch.generations, tokens.cached, tokens.computed, tokens.forced, tokens.sampled)
             self._write([_cells(name, *map(count, numbers), count(branch.passes))])
-        wall = time.monotonic() - self._began
         self._write([""])
-        for name, figure, remark in facts(self.picture, wall=wall, output=self._output):
+        for name, figure, remark in facts(self.picture, output=self._output):
             self._write([f"{name:<15} {figure}" + (f"  ({remark})" if remark else "")])
         self._stream.flush()
 

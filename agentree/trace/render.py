@@ -7,12 +7,12 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from agentree.events import ModelLoading, PoolState
-from agentree.trace.glyphs import ASCII, COLOURED, KINDS, Glyphs, bar, clip, share_bar, wrap
-from agentree.trace.rows import Row, fitting
+from agentree.trace.figures import Figures
+from agentree.trace.glyphs import ASCII, COLOURED, KINDS, Glyphs, bar, clip, wrap
+from agentree.trace.rows import Rest, Row, fitting
 from agentree.trace.state import Picture
-from agentree.trace.text import amount, count, duration, escape, percent
-from agentree.trace.tree import Branch, Call, Status, Tokens, Writing
+from agentree.trace.text import count, duration, escape
+from agentree.trace.tree import Branch, Call, RunView, Status, Tokens, Writing
 
 _STATUS_STYLE: dict[Status, str] = {
     "idle": "dim",
@@ -28,20 +28,12 @@ _WRITTEN_LINES = 4
 class Drawing:
     """One drawing of a picture for a terminal of some width, at one moment (seconds since the epoch)."""
 
-    def __init__(
-        self,
-        picture: Picture,
-        width: int,
-        *,
-        now: float,
-        since: float | None = None,
-        glyphs: Glyphs = COLOURED,
-    ) -> None:
+    def __init__(self, picture: Picture, width: int, *, now: float, glyphs: Glyphs = COLOURED) -> None:
         self.picture = picture
         self.width = max(width, 40)
         self.now = now
-        self.since = picture.began if since is None else since
         self.glyphs = glyphs
+        self.head = Figures(picture, self.width, now=now, glyphs=glyphs)
         self.columns = (
             (8, 10, 8, 9) if self.width >= 100 else (7, 9, 7, 8) if self.width >= 70 else (5, 5, 5, 5)
         )
@@ -50,92 +42,22 @@ class Drawing:
 
     def live(self, height: int) -> list[Text]:
         """The whole view in at most `height` lines: figures, tree, and what is being written."""
-        head = self.figures()
-        written = self.written()
-        room = max(height - len(head) - len(written) - 3, 3)
-        tree = self.tree(room) if self.picture.runs else []
-        lines = [*head, *tree, *written]
+        head = self.head.lines(losses=0 if height < 16 else 1 if height < 28 else 3)
+        room = max(height - len(head) - 3, 3)
+        rows = fitting(self.picture, room) if self.picture.runs else []
+        written = self.written(2 if len(rows) > room - _WRITTEN_LINES - 1 else _WRITTEN_LINES)
+        tree = self.tree(max(room - len(written), 3)) if rows else []
+        lines = [*head, *tree, *written][:height]
         for line in lines:
             line.truncate(self.width)
         return lines
 
-    def figures(self) -> list[Text]:
-        """Model, hit rate, speed and pool: two to four lines."""
-        picture, dot = self.picture, self.glyphs.dot
-        lines = [self._title()]
-        if picture.loading:
-            lines.append(self._loading(picture.loading))
-        if picture.generations or picture.writing:
-            hit, asked = picture.hit_rate()
-            line = Text().append("hit rate ", "dim").append(f"{percent(hit, asked):>5} ", "bold")
-            line.append_text(share_bar(hit, asked, 12, "blue", self.glyphs))
-            line.append(dot, "dim").append(f"{picture.rate(self.now):.0f} tokens/s", "bold")
-            line.append(dot, "dim").append(percent(picture.totals.forced, picture.totals.output), "bold")
-            line.append(" of output forced", "dim")
-            lines.append(line)
-        if picture.pool:
-            lines.append(self._pool(picture.pool))
-        lost = self._pressure()
-        return [*lines, lost] if lost else lines
-
-    def _title(self) -> Text:
-        model, dot = self.picture.model, self.glyphs.dot
-        line = Text().append("agentree", "bold green")
-        if model:
-            line.append("  ").append(clip(model.model, self.width // 2 - 8, self.glyphs), "bold")
-            how = f"{dot}{escape(model.device)}{dot}{escape(model.weights)}"
-            line.append(clip(how, self.width - line.cell_len - 11, self.glyphs), "dim")
-        if not self.picture.began:
-            line.append("  starting ", "dim").append(*self._mark("running"))
-        spent = duration(max(self.now - self.since, 0)) if self.since else ""
-        return line.append(" " * max(self.width - line.cell_len - len(spent), 1)).append(spent, "dim")
-
-    def _loading(self, event: ModelLoading) -> Text:
-        doing = {"fetch": "fetching", "convert": "converting", "load": "loading"}[event.stage]
-        mark, style = self._mark("running")
-        name = clip(event.model, self.width // 2 - 14, self.glyphs)
-        line = Text().append(mark + " ", style).append(f"{doing} ", "dim").append(name, "bold").append("  ")
-        figure = amount(event.done, event.total, event.unit) if event.done or event.total else "..."
-        room = self.width - line.cell_len - len(figure) - 2
-        if event.total and room > 8:
-            done = min(event.done, event.total)
-            line.append_text(share_bar(done, event.total, min(room, 40), "green", self.glyphs)).append("  ")
-        return line.append(figure)
-
-    def _pool(self, pool: PoolState) -> Text:
-        dot = self.glyphs.dot
-        used = pool.pool - pool.free
-        line = Text().append("pool     ", "dim").append(f"{percent(used, pool.pool):>5} ", "bold")
-        line.append_text(share_bar(used, pool.pool, 12, "green", self.glyphs))
-        line.append(f"{dot}{count(used)} of {count(pool.pool)} tokens", "dim")
-        if pool.leased:
-            line.append(f"{dot}{count(pool.leased)} leased", "dim")
-        if pool.running or pool.waiting:
-            line.append(f"{dot}{pool.running} running", "dim")
-        if pool.waiting:
-            line.append(f", {pool.waiting} waiting", "yellow")
-        return line
-
-    def _pressure(self) -> Text | None:
-        pressure = self.picture.pressure
-        facts = [
-            (pressure.evicted, f"{count(pressure.evicted)} tokens evicted"),
-            (pressure.revoked, f"{count(pressure.revoked)} leased tokens revoked"),
-            (pressure.preempted, f"{pressure.preempted} preempted"),
-            (pressure.dropped, f"{count(pressure.dropped)} events lost"),
-        ]
-        said = [words for number, words in facts if number]
-        return Text(self.glyphs.dot.join(said), "yellow") if said else None
-
     def tree(self, limit: int) -> list[Text]:
         """The radix tree as the agents see it: a header and at most `limit` rows."""
-        rows, hidden = fitting(self.picture, limit)
-        sizes = [self._tokens(row.item).total for row in rows if isinstance(row.item, Branch)]
+        rows = fitting(self.picture, limit)
+        sizes = [self._tokens(row).total for row in rows if isinstance(row.item, Branch) and _measured(row)]
         longest = max(sizes, default=0)
-        lines = [Text(), self._header()]
-        if hidden:
-            lines.append(Text(f"{self.glyphs.more} {hidden} more rows", "dim"))
-        return lines + [self._row(row, longest) for row in rows]
+        return [Text(), self._header(), *(self._row(row, longest) for row in rows)]
 
     def _header(self) -> Text:
         line = Text().append("tokens by path".ljust(self.label + self.bar), "dim")
@@ -154,41 +76,83 @@ class Drawing:
 
     def _mark(self, status: Status) -> tuple[str, str]:
         if status == "running":
-            return self.glyphs.spinner[int(self.now * 8) % len(self.glyphs.spinner)], "bold cyan"
+            return self.head.spinner(), "bold cyan"
         return self.glyphs.marks[status], _STATUS_STYLE[status]
 
     @staticmethod
-    def _tokens(branch: Branch) -> Tokens:
-        return branch.tokens if branch.generations else branch.sum()
+    def _tokens(row: Row) -> Tokens:
+        match row.item:
+            case Branch() if row.folded or not row.item.generations:
+                return row.item.sum()
+            case Branch():
+                return row.item.tokens
+            case RunView():
+                return row.item.root.sum()
+            case Rest():
+                return row.item.sum()
+            case Call():
+                return Tokens()
 
     def _row(self, row: Row, longest: int) -> Text:
         line = self._guides(row)
-        item = row.item
-        if isinstance(item, Call):
-            return self._call(line, item)
-        if not isinstance(item, Branch):
-            line.append(*self._mark(item.shown_status)).append(" ")
-            line.append(clip(self.picture.label(item, ""), self.width // 3, self.glyphs), "bold")
-            room = self.label + self.bar - line.cell_len - 2
-            line.append("  ").append(clip(item.input, max(room, 0), self.glyphs), "dim italic")
-            return self._numbers(line, item.root.sum(), strong=True)
+        match row.item:
+            case Call():
+                return self._call(line, row.item)
+            case Rest():
+                return self._rest(line, row)
+            case RunView():
+                return self._title(line, row, row.item)
+            case Branch():
+                return self._branch(line, row, row.item, longest)
+
+    def _title(self, line: Text, row: Row, item: RunView) -> Text:
+        line.append(*self._mark(item.shown_status)).append(" ")
+        line.append(clip(self.picture.label(item, ""), self.width // 3, self.glyphs), "bold")
+        room = self.label + self.bar - line.cell_len - 2
+        line.append("  ").append(clip(item.input, max(room, 0), self.glyphs), "dim italic")
+        return self._numbers(line, self._tokens(row), strong=True)
+
+    def _rest(self, line: Text, row: Row) -> Text:
+        assert isinstance(row.item, Rest)
+        states = row.item.statuses()
+        said = ", ".join(f"{states[status]} {status}" for status in _STATUS_STYLE if states[status])
+        room = self.label + self.bar - line.cell_len - 1
+        line.append(clip(f"{self.glyphs.more} {len(row.item.items)} more: {said}", room, self.glyphs), "dim")
+        return self._numbers(line, self._tokens(row), strong=False)
+
+    def _branch(self, line: Text, row: Row, item: Branch, longest: int) -> Text:
         mark, style = self._mark(item.shown_status)
         line.append(mark + " ", style)
+        only = item.only_call() if row.folded else None
+        if only is not None:
+            line.append(clip(item.name, self.width // 4, self.glyphs)).append(" ")
+            return self._call(line, only)
         times = f" ×{item.generations}" if item.generations > 1 else ""
         times = times.replace("×", "x") if self.glyphs is ASCII else times
-        forks = "".join(f" fork {n}" for n, _ in item.forks[-1:] if item.generations)
-        name = clip(item.name, self.label - line.cell_len - len(times) - len(forks) - 1, self.glyphs)
-        line.append(name).append(times, "dim").append(forks, "dim")
+        notes = self._doing(item) if row.folded else ""
+        notes += "".join(f" fork {n}" for n, _ in item.forks[-1:] if item.generations)
+        room = self.label - line.cell_len - 1
+        name = clip(item.name, max(room - len(times) - cell_len(escape(notes)), room // 2, 1), self.glyphs)
+        line.append(name).append(times, "dim")
+        line.append(clip(notes, max(self.label - line.cell_len - 1, 0), self.glyphs), "dim")
         line.append(" " * max(self.label - line.cell_len, 1))
-        tokens = self._tokens(item)
-        if item.generations:
+        tokens = self._tokens(row)
+        if _measured(row):
             line.append_text(bar(tokens, longest, self.bar - 1, self.glyphs))
         elif item.forks and not item.error:
             n, shared = item.forks[-1]
             line.append(clip(f"{n} share {count(shared)} tokens", self.bar - 1, self.glyphs), "dim")
         elif item.error:
             line.append(clip(item.error, self.bar - 1, self.glyphs), "red")
-        return self._numbers(line, tokens, strong=bool(item.generations))
+        return self._numbers(line, tokens, strong=_measured(row))
+
+    @staticmethod
+    def _doing(item: Branch) -> str:
+        """What a folded branch did last: the visit, or the tool that it called."""
+        at = item.latest()
+        if at is None or (item.parent is not None and at.name == item.parent.name):
+            return ""
+        return f" {at.calls[-1].tool}" if at.calls else f" {at.name}"
 
     def _numbers(self, line: Text, tokens: Tokens, *, strong: bool) -> Text:
         line.append(" " * max(self.label + self.bar - line.cell_len, 0))
@@ -218,15 +182,15 @@ class Drawing:
         )
         return line.append(spent, "dim")
 
-    def written(self) -> list[Text]:
+    def written(self, limit: int = _WRITTEN_LINES) -> list[Text]:
         """What running generations have written so far, or the last one did: the ends, a few lines."""
-        latest = sorted(self.picture.writing.values(), key=lambda writing: writing.touched)[-_WRITTEN_LINES:]
+        latest = sorted(self.picture.writing.values(), key=lambda writing: writing.touched)[-limit:]
         shown = sorted(latest, key=lambda writing: writing.request)
         if not shown and self.picture.last:
             shown = [self.picture.last]
         if not shown:
             return []
-        each = _WRITTEN_LINES // len(shown)
+        each = limit // len(shown)
         return [Text(), *(line for writing in shown for line in self._written(writing, each))]
 
     def _written(self, writing: Writing, limit: int) -> list[Text]:
@@ -246,3 +210,9 @@ class Drawing:
             .append(line, style)
             for i, line in enumerate(shown)
         ]
+
+
+def _measured(row: Row) -> bool:
+    """Whether a branch's row stands for generations: its own, or those below that have no rows."""
+    item = row.item
+    return isinstance(item, Branch) and (item.tokens.total > 0 or (row.folded and item.sum().total > 0))

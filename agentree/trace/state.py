@@ -2,13 +2,21 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from agentree import events as ev
-from agentree.trace.tree import KEPT_TEXT, Branch, Call, RunView, Status, Tokens, Writing, split_path
+from agentree.trace.history import History
+from agentree.trace.places import Places
+from agentree.trace.tree import KEPT_TEXT, Branch, Call, RunView, Status, Tokens, Writing
 
 RATE_WINDOW = 2.0
 """Seconds over which the present rate is measured."""
+_NOTICES = 8
+"""Losses that are remembered one by one."""
+_BURST = 1.0
+"""Seconds within which losses of one kind to one path are one."""
+
+Loss = ev.Evicted | ev.LeaseRevoked | ev.Preempted
 
 
 @dataclass
@@ -19,6 +27,30 @@ class Pressure:
     revoked: int = 0
     preempted: int = 0
     dropped: int = 0
+    facts: int = 0
+    """Of the dropped events, those that no later one says again."""
+    latest: deque[Loss] = field(default_factory=lambda: deque[Loss](maxlen=_NOTICES))
+    """The last losses, a burst of one kind to one path as one."""
+
+    def note(self, event: Loss) -> None:
+        """Count a loss."""
+        match event:
+            case ev.Evicted():
+                self.evicted += event.tokens
+            case ev.LeaseRevoked():
+                self.revoked += event.tokens
+            case ev.Preempted():
+                self.preempted += 1
+        last = self.latest[-1] if self.latest else None
+        if last and _kin(last, event):
+            self.latest[-1] = replace(event, tokens=last.tokens + event.tokens)
+        else:
+            self.latest.append(event)
+
+
+def _kin(a: Loss, b: Loss) -> bool:
+    same = type(a) is type(b) and (a.run, a.path) == (b.run, b.path) and b.time - a.time < _BURST
+    return same and getattr(a, "owner", "") == getattr(b, "owner", "")
 
 
 class Picture:
@@ -39,7 +71,10 @@ class Picture:
         self.now = 0.0
         self.working: tuple[float, float] | None = None
         """When the first generation started and the last one ended, so far."""
+        self._places: dict[str, Places] = {}
         self._calls: dict[tuple[str, str], list[tuple[Call, Branch]]] = {}
+        self.history = History(3)
+        """Output, cached and prompt tokens over time."""
         self._rate: deque[tuple[float, int]] = deque()
         self._passes_before: int | None = None
 
@@ -71,6 +106,11 @@ class Picture:
         name = path or run.program or "transcripts"
         return f"{run.number}:{name}" if len(self.runs) > 1 else name
 
+    def named(self, run: str, path: str) -> str:
+        """Name of a path of a run that may not be known."""
+        view = self.runs.get(run)
+        return (path or run or "transcripts") if view is None else self.label(view, path)
+
     def calls(self) -> Iterator[tuple[Branch, Call]]:
         """All tool calls with the branch that made each."""
         for run in self.runs.values():
@@ -89,18 +129,16 @@ class Picture:
     def _run(self, run: str) -> RunView:
         view = self.runs.get(run)
         if view is None:
-            view = self.runs[run] = RunView(run, len(self.runs) + 1, Branch("", ""))
+            places = self._places[run] = Places()
+            view = self.runs[run] = RunView(run, len(self.runs) + 1, places.root)
         return view
 
     def _branch(self, event: ev.Event) -> Branch:
-        branch = self._run(event.run).root
-        branch.touched = event.seq
-        path = ""
-        for name in split_path(event.path):
-            path += name if name.startswith("[") or not path else f"/{name}"
-            branch = branch.children.setdefault(name, Branch(name, path))
-            branch.touched = event.seq
-        return branch
+        places = self._places.get(event.run)
+        if places is None:
+            self._run(event.run)
+            places = self._places[event.run]
+        return places.at(event)
 
     def _fold(self, event: ev.Event) -> None:
         match event:
@@ -110,24 +148,27 @@ class Picture:
                 self._fold_call(event)
             case ev.RunStarted() | ev.RunEnded() | ev.NodeStarted() | ev.NodeEnded():
                 self._fold_run(event)
-            case ev.Forked(n=n, shared_tokens=shared):
-                self._branch(event).forks.append((n, shared))
+            case ev.Forked():
+                self._fold_fork(event)
             case ev.ModelLoading():
                 self.loading = event
             case ev.ModelReady():
                 self.loading, self.model = None, event
             case ev.PoolState():
                 self._fold_pool(event)
-            case ev.Evicted(tokens=tokens):
-                self.pressure.evicted += tokens
-            case ev.LeaseRevoked(tokens=tokens):
-                self.pressure.revoked += tokens
-            case ev.Preempted():
-                self.pressure.preempted += 1
-            case ev.Dropped(count=lost):
-                self.pressure.dropped += lost
+            case ev.Evicted() | ev.LeaseRevoked() | ev.Preempted():
+                self.pressure.note(event)
+            case ev.Dropped():
+                self.pressure.dropped += event.count
+                self.pressure.facts += event.facts
             case _:
                 pass
+
+    def _fold_fork(self, event: ev.Forked) -> None:
+        branch = self._branch(event)
+        branch.forks.append((event.n, event.shared_tokens))
+        if branch.parent is not None and not branch.open:  # an open visit is a step that forks by itself
+            branch.parent.forked = branch.forks[-1]
 
     def _fold_pool(self, event: ev.PoolState) -> None:
         self.pool = event
@@ -161,6 +202,8 @@ class Picture:
         writing.counted = tokens
         branch.tokens.add(more)
         self.totals.add(more)
+        if more.total:
+            self.history.add(event.time, (more.output, more.cached, more.prompt))
         if more.output:
             self._rate.append((event.time, more.output))
 

@@ -7,8 +7,8 @@ _MISSES = 3
 """Cache misses that a summary lists with their reasons: those that cost most."""
 
 
-def facts(picture: Picture, *, wall: float, output: bool) -> list[tuple[str, str, str]]:
-    """(name, figure, remark) of each fact; `wall` in seconds, `output` to list the runs' outputs too."""
+def facts(picture: Picture, *, output: bool) -> list[tuple[str, str, str]]:
+    """(name, figure, remark) of each fact; `output` to list the runs' outputs too."""
     totals = picture.totals
     out: list[tuple[str, str, str]] = []
     if picture.generations:
@@ -35,7 +35,7 @@ def facts(picture: Picture, *, wall: float, output: bool) -> list[tuple[str, str
         failed = sum(call.status == "failed" for call in calls)
         out.append(("tool calls", count(len(calls)), f"{failed} failed" if failed else "none failed"))
     ready = f"model ready after {duration(picture.model.seconds)}" if picture.model else ""
-    out.append(("wall time", duration(wall), ready))
+    out.append(("wall time", duration(picture.seconds), ready))
     out += _pressure(picture)
     for run in picture.runs.values():
         if output and run.output:
@@ -65,5 +65,6 @@ def _pressure(picture: Picture) -> list[tuple[str, str, str]]:
     if pressure.preempted:
         out.append(("preempted", count(pressure.preempted), "requests, resumed later"))
     if pressure.dropped:
-        out.append(("events lost", count(pressure.dropped), "the figures above are too low"))
+        remark = "the figures above are too low" if pressure.facts else "progress only: no figure is too low"
+        out.append(("events lost", count(pressure.dropped), remark))
     return out

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from agentree.trace.render import COLOURED, Glyphs, clip
+from agentree.trace.glyphs import COLOURED, Glyphs, clip
 from agentree.trace.text import count, duration, percent
 
 Snapshot = dict[str, Any]

@@ -1,7 +1,7 @@
 """The tree of task paths that a picture is made of: runs, branches, and the tokens of each."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +26,14 @@ def split_path(path: str) -> list[str]:
         nested[-1] += match["visit"] or ""
         names += filter(None, nested)
     return names
+
+
+def path_of(names: Iterable[str]) -> str:
+    """The path of nested names: what `split_path` splits."""
+    path = ""
+    for name in names:
+        path += name if name.startswith("[") or not path else f"/{name}"
+    return path
 
 
 @dataclass
@@ -96,12 +104,17 @@ class Writing:
     """Sequence number of the last event about it."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Branch:
-    """One path of the tree: its own generations and tool calls, and the paths below it."""
+    """One place of the tree: its own generations and tool calls, and what is below it."""
 
     name: str
     path: str
+    parent: "Branch | None" = field(default=None, repr=False)
+    fork: bool = False
+    """Below it are the branches of a fork of a graph."""
+    agent: bool = False
+    """It is such a branch: below it are the visits that it makes."""
     tokens: Tokens = field(default_factory=Tokens)
     generations: int = 0
     passes: int = 0
@@ -112,11 +125,20 @@ class Branch:
     """A node visit has started and not ended."""
     calls: list[Call] = field(default_factory=list[Call])
     forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """(branches, shared tokens) of each fork made here."""
+    """(branches, shared tokens) of each fork made here, or of this fork."""
+    forked: tuple[int, int] | None = None
+    """The same of a fork that was made at this level and has shown none of its branches yet."""
     miss: str = ""
     error: str = ""
     touched: int = 0
     children: dict[str, "Branch"] = field(default_factory=dict[str, "Branch"])
+
+    def below(self, name: str, path: str) -> "Branch":
+        """What is below it by this name, made if it is new."""
+        child = self.children.get(name)
+        if child is None:
+            child = self.children[name] = Branch(name, path, self)
+        return child
 
     def ordered(self) -> list["Branch"]:
         """What is below, in order of appearance; the branches of forks by their number."""
@@ -137,6 +159,22 @@ class Branch:
         below |= {"running" if call.status == "running" else "done" for call in self.calls}
         order: tuple[Status, ...] = ("running", "failed", "cancelled", "done", "idle")
         return next(status for status in order if status in below)
+
+    @property
+    def single(self) -> bool:
+        """It is a branch of a fork that has made one visit, with nothing below: one row says it all."""
+        visits = list(self.children.values())
+        return self.agent and len(visits) == 1 and not (visits[0].children or visits[0].calls)
+
+    def latest(self) -> "Branch | None":
+        """Of what is below, the path that the last event was about."""
+        below = max(self.children.values(), key=lambda child: child.touched, default=None)
+        return None if below is None else below.latest() or below
+
+    def only_call(self) -> Call | None:
+        """Its call, where nothing else is here or below."""
+        alone = len(self.calls) == 1 and not self.children and not self.generations
+        return self.calls[0] if alone else None
 
     def sum(self) -> Tokens:
         """Tokens of this branch and all below it."""

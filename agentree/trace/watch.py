@@ -15,8 +15,10 @@ from agentree.events import Bus, Event
 
 TICK = 1 / 8
 """Seconds between two drawings, at least."""
-SHARE = 0.02
-"""Of one thread's time, at most, that drawing may take: a slow terminal is drawn less often."""
+SHARE = 0.01
+"""Of one thread's time that showing may take: where it would take more, it is drawn less often."""
+SLOWEST = 2.0
+"""Seconds between two drawings, at most: the view goes on whatever it takes."""
 PAUSE = 0.02
 """Seconds that events may gather before they are taken as one batch."""
 CAPACITY = 200_000
@@ -71,15 +73,15 @@ class Watch:
             raise
 
     def _loop(self) -> None:
-        due = 0.0
+        due, spent = 0.0, time.thread_time()
         while not self._stop.wait(PAUSE):
             self._wake.wait(max(due - time.monotonic(), 0.0))
             self._wake.clear()
             self._deliver()
             if time.monotonic() >= due:
-                began = time.thread_time()
                 self._each(lambda sink: sink.tick())
-                due = time.monotonic() + max(TICK, (time.thread_time() - began) / SHARE)
+                used, spent = time.thread_time() - spent, time.thread_time()
+                due = time.monotonic() + max(TICK, min(used / SHARE, SLOWEST))
         self._deliver()
         self._each(lambda sink: sink.close())
 
