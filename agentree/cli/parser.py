@@ -5,6 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from agentree import __version__
+from agentree.cli.values import between, seconds, speed
 
 _EXAMPLES = """\
 examples:
@@ -14,6 +15,7 @@ examples:
   agentree run agent.py --input hi --trace t.jsonl --quiet
                                                    the result on stdout, every event in a file
   agentree plan agent.py                           what will be shared, forked and joined
+  agentree trace t.jsonl --speed 4                 replay that file, then the plan with what really happened
   agentree top                                     look into a running engine from another terminal
   agentree models list                             models that are known by name
 
@@ -22,6 +24,12 @@ exit codes: 0 done, 1 it failed, 2 wrong use, 130 interrupted
 _RUN = """\
 Run a program of a Python file and print its result on stdout: text as it is, everything else as JSON.
 The live trace goes to stderr. FILE holds a compiled graph, or an async function that takes (lm, text)."""
+
+
+_TRACE = """\
+Replays a trace file in the console, then prints each run's plan with the tokens that its visits took and
+the reason of each cache miss. Where stdout is no terminal, it prints plain lines. Keys: space pauses, Enter
+goes to the next event, b one back, + and - change the speed, f goes to the end, q quits."""
 
 
 def _later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
@@ -42,6 +50,26 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", help="write every event to FILE, one JSON object a line")
+
+
+def _add_trace_command(trace: argparse.ArgumentParser) -> None:
+    trace.add_argument("file", metavar="FILE", help="what --trace wrote")
+    trace.add_argument(
+        "--speed", type=speed, default=1.0, metavar="X", help="times as fast as it was, or max"
+    )
+    trace.add_argument("--step", action="store_true", help="wait for a key before each event")
+    trace.add_argument("--explain", action="store_true", help="print only the plan with tokens and misses")
+    trace.add_argument("--svg", metavar="OUT", help="write a picture of it instead")
+    trace.add_argument(
+        "--at", type=seconds, metavar="S", help="of the picture: S seconds after the beginning"
+    )
+    trace.add_argument(
+        "--width", type=between(40, 400), default=100, metavar="N", help="of the picture: N cells wide"
+    )
+    trace.add_argument(
+        "--rows", type=between(3, 1000), default=60, metavar="N", help="of the picture: most rows of the tree"
+    )
+    _with_debug(trace).set_defaults(command=_later("trace", "trace_command"))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -88,6 +116,8 @@ def build_parser() -> argparse.ArgumentParser:
     top.add_argument("--once", action="store_true", help="print one look and end")
     top.add_argument("--json", action="store_true", help="one look as JSON, one object a runtime")
     _with_debug(top).set_defaults(command=_later("top", "top_command"))
+
+    _add_trace_command(commands.add_parser("trace", help="show a trace file again", description=_TRACE))
 
     demo = commands.add_parser("demo", help="an agent answers a question on the embedded model")
     _add_model(demo)

@@ -45,16 +45,31 @@ def annotated(outline: str, notes: Notes) -> str:
 
 
 def run_notes(record: Sequence[GenerationEnded]) -> Notes:
-    """What each visit of a node really took, in tokens, and why what was not in the cache was missing."""
+    """What each visit of a node really took, in tokens, and why what was not in the cache was missing.
+
+    In the order of branches and visits.
+    """
 
     def notes(name: str) -> list[str]:
         visit = re.compile(rf"{re.escape(name)}(\[\d+\])*(#\d+)?(/.*)?")
-        return [f"{event.path}: {_actual(event)}" for event in record if visit.fullmatch(event.path)]
+        found = sorted((event for event in record if visit.fullmatch(event.path)), key=_place)
+        return [f"{event.path}: {actual(event)}" for event in found]
 
     return notes
 
 
-def _actual(event: GenerationEnded) -> str:
+def _place(event: GenerationEnded) -> list[tuple[list[int], int]]:
+    """Orders visits by branches and numbers; those that have the same keep the order in which they ended."""
+    places: list[tuple[list[int], int]] = []
+    for segment in event.path.split("/"):
+        visit = re.search(r"#(\d+)", segment)
+        indices = [int(index) for index in re.findall(r"\[(\d+)\]", segment)]
+        places.append((indices, int(visit[1]) if visit else 1))
+    return places
+
+
+def actual(event: GenerationEnded) -> str:
+    """What a generation took, in tokens, and why what was not in the cache was missing."""
     prompt = f"prompt {event.prompt_tokens} = {event.cached_tokens} cached + {event.computed_tokens} computed"
     output = f"output {event.sampled_tokens + event.forced_tokens}, {event.forced_tokens} of them forced"
     ended = "" if event.finish == "stop" else f" ({event.finish})"

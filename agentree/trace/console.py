@@ -17,7 +17,7 @@ from agentree.trace.render import Drawing
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
 
-_FINAL_ROWS = 60
+ROWS = 60
 """Rows of the tree that stay on the screen afterwards."""
 
 
@@ -31,10 +31,26 @@ def glyphs_for(console: Console) -> Glyphs:
 class ConsoleView:
     """Draws a picture while events come; closing it leaves the tree and a summary."""
 
-    def __init__(self, console: Console | None = None, *, clock: Callable[[], float] = now) -> None:
-        """Draws on stderr, or another console; `clock` tells the present by the clock of the events."""
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        clock: Callable[[], float] = now,
+        output: bool | None = None,
+        footer: Callable[[int], Sequence[Text]] = lambda width: (),
+    ) -> None:
+        """Nothing is drawn yet.
+
+        Args:
+            console: Where to draw; None: on stderr.
+            clock: Tells the present by the clock of the events, in seconds.
+            output: Whether the summary has the runs' outputs; None: where they don't go to the same terminal.
+            footer: Lines below the view, by its width in cells.
+        """
         self.picture = Picture()
         self._clock = clock
+        self._output = output
+        self._footer = footer
         self._console = console or Console(stderr=True, highlight=False)
         self._glyphs = glyphs_for(self._console)
         self._lock = threading.RLock()
@@ -52,9 +68,16 @@ class ConsoleView:
         """Fold events in."""
         self.picture.feed(batch)
 
+    def show_again(self, events: Sequence[Event]) -> None:
+        """Forget what was fed, and fold these events in instead."""
+        self.picture = Picture()
+        self.feed(events)
+
     def tick(self) -> None:
         """Draw the present state."""
-        lines = self._drawing().live(self._console.height - 2)
+        drawing = self._drawing()
+        footer = self._footer(drawing.width)
+        lines = [*drawing.live(self._console.height - 2 - len(footer)), *footer]
         # The cursor rests on an empty line, where the ^C that a terminal echoes can't wrap.
         view = Group(*map(_cropped, lines), Text())
         with self._lock:
@@ -70,10 +93,11 @@ class ConsoleView:
         if not self.picture.runs:
             return
         drawing = Drawing(self.picture, self._console.width - 1, now=self.picture.now, glyphs=self._glyphs)
-        for line in drawing.head.lines()[:1] + drawing.tree(_FINAL_ROWS):
+        for line in drawing.head.lines()[:1] + drawing.tree(ROWS):
             self._console.print(line, soft_wrap=True)
         self._console.print()
-        self._console.print(self._summary())
+        output = not sys.stdout.isatty() if self._output is None else self._output
+        self._console.print(summary(self.picture, output=output))
 
     def _redirect(self) -> None:
         """What the program prints itself appears above the view, if it goes to this terminal too."""
@@ -94,12 +118,13 @@ class ConsoleView:
     def _drawing(self) -> Drawing:
         return Drawing(self.picture, self._console.width - 1, now=self._clock(), glyphs=self._glyphs)
 
-    def _summary(self) -> Table:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        rows = facts(self.picture, output=not sys.stdout.isatty())
-        for name, figure, remark in rows:
-            table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
-        return table
+
+def summary(picture: Picture, *, output: bool) -> Table:
+    """What remains to be said of a picture; `output` to say the runs' outputs too."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, figure, remark in facts(picture, output=output):
+        table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
+    return table
 
 
 def _cropped(line: Text) -> Text:

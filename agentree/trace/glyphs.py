@@ -98,11 +98,9 @@ def share_bar(part: float, whole: float, width: int, colour: str, glyphs: Glyphs
 def sparkline(values: Sequence[float | None], top: float, colour: str, glyphs: Glyphs) -> Text:
     """Values from 0 to `top` as a row of heights; a gap for None."""
     heights = glyphs.spark
-    text = Text()
-    for value in values:
-        if value is None:
-            text.append(" ")
-        else:
-            height = round(value / top * (len(heights) - 1)) if top else 0
-            text.append(heights[min(max(height, 0), len(heights) - 1)], colour)
-    return text
+    last = len(heights) - 1
+    cells = [
+        " " if value is None else heights[min(max(round(value / top * last), 0), last) if top else 0]
+        for value in values
+    ]
+    return Text("".join(cells), colour)

@@ -72,19 +72,45 @@ def _fits(value: object, type_: object) -> bool:
     return isinstance(value, dict if type_ == Mapping[str, object] else str)
 
 
-def read_trace(path: str | Path) -> Iterator[events.Event]:
-    """The events of a trace file, in order. A half-written last line (a killed process) is no event.
+@dataclass(frozen=True)
+class Fault:
+    """A line of a trace file that is no event."""
 
-    Raises AgentreeError naming file and line where the file is not a trace, OSError where it can't be read.
+    line: int
+    reason: str
+    cut: bool = False
+    """It is the last line, and only its beginning is there."""
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}"
+
+
+def scan_trace(path: str | Path) -> Iterator[events.Event | Fault]:
+    """All lines of a trace file in order: its events, and what is wrong with the lines that are none.
+
+    Raises OSError where the file can't be read.
     """
     with Path(path).open(encoding="utf-8", errors="surrogateescape") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith("\n"):
-                return
             try:
                 data = json.loads(line)
                 if not isinstance(data, dict):
                     raise ValueError("a line must be a JSON object")
                 yield from_dict(cast("dict[str, Any]", data))
-            except ValueError as error:
-                raise AgentreeError(f"{str(path)!r} is not a trace: line {number}: {error}") from error
+            except (ValueError, RecursionError) as error:
+                if line.endswith("\n"):
+                    yield Fault(number, str(error))
+                else:
+                    yield Fault(number, "it is cut off: its writer was killed, or is still writing", cut=True)
+
+
+def read_trace(path: str | Path) -> Iterator[events.Event]:
+    """The events of a trace file, in order. A half-written last line (a killed process) is no event.
+
+    Raises AgentreeError naming file and line where the file is not a trace, OSError where it can't be read.
+    """
+    for found in scan_trace(path):
+        if isinstance(found, events.Event):
+            yield found
+        elif not found.cut:
+            raise AgentreeError(f"{str(path)!r} is not a trace: {found}")

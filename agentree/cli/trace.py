@@ -1,0 +1,179 @@
+"""`agentree trace`: a trace file is shown again, stepped through, explained, or drawn as a picture."""
+
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentree.cli.keys import Keyboard, keyboard
+from agentree.cli.report import DONE, FAILED, WrongUse, put, reason, say
+from agentree.events import Event
+from agentree.trace.jsonl import Fault, scan_trace
+from agentree.trace.replay import Player
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from agentree.trace.console import ConsoleView
+
+FRAME = 1 / 10
+"""Seconds between two drawings."""
+_FAULTS = 5
+"""Lines that are no events and that are named one by one."""
+_HELP = "space pauses, Enter next event, b back, + - speed, f to the end, q quits"
+
+
+def trace_command(arguments: argparse.Namespace) -> int:
+    """Show a trace file. What is readable is shown; lines that are not are named, and fail the command."""
+    events, faults = _read(Path(arguments.file))
+    if arguments.svg is not None:
+        _draw(events, arguments)
+    else:
+        if not arguments.explain:
+            _show(events, arguments)
+        _explain(events)
+    for fault in faults[:_FAULTS]:
+        say(f"error: {arguments.file!r}, {fault}")
+    if len(faults) > _FAULTS:
+        say(f"error: {arguments.file!r}, {len(faults) - _FAULTS} more lines that are no events")
+    return FAILED if faults else DONE
+
+
+def _read(path: Path) -> tuple[list[Event], list[Fault]]:
+    events: list[Event] = []
+    faults: list[Fault] = []
+    try:
+        for found in scan_trace(path):
+            if isinstance(found, Fault):
+                faults.append(found)
+            else:
+                events.append(found)
+    except OSError as error:
+        raise WrongUse(f"can't read the trace: {reason(error)}") from error
+    if not events:
+        why = f": {faults[0]}" if faults else ": it is empty"
+        raise WrongUse(f"there is no event in {str(path)!r}{why}")
+    return events, faults
+
+
+def _explain(events: list[Event]) -> None:
+    from agentree.trace.explain import explain
+
+    put("\n" + explain(events))
+
+
+def _draw(events: list[Event], arguments: argparse.Namespace) -> None:
+    from agentree.trace.svg import svg
+
+    if arguments.at is not None:
+        end = events[0].time + arguments.at
+        events = [event for event in events if event.time <= end] or events[:1]
+    try:
+        Path(arguments.svg).write_text(
+            svg(events, width=arguments.width, rows=arguments.rows), encoding="utf-8"
+        )
+    except OSError as error:
+        raise WrongUse(f"can't write the picture: {reason(error)}") from error
+
+
+def _show(events: list[Event], arguments: argparse.Namespace) -> None:
+    if not sys.stdout.isatty():
+        _print(events, stepping=arguments.step)
+        return
+    with keyboard() as keys:
+        if arguments.step and keys is None:
+            _print(events, stepping=True)
+        else:
+            player = Player(events, speed=arguments.speed, paused=arguments.step)
+            _play(player, keys)
+
+
+def _print(events: list[Event], *, stepping: bool) -> None:
+    """Plain lines; when stepping, an event for each line of stdin, until it ends."""
+    from agentree.trace.lines import LineView
+    from agentree.trace.replay import described
+
+    if stepping:
+        for event in events:
+            if not sys.stdin.readline():
+                break
+            put(described(event, since=events[0].time))
+        return
+    view = LineView(sys.stdout)
+    view.feed(events)
+    view.close()
+
+
+def _play(player: Player, keys: Keyboard | None) -> None:
+    """The live console at the player's pace. Stays at the end for more keys only where it was stepped to."""
+    from rich.console import Console
+
+    from agentree.trace.console import ConsoleView
+
+    view = ConsoleView(
+        Console(highlight=False),
+        clock=lambda: player.at,
+        output=True,
+        footer=lambda width: _footer(player, width) if keys is not None else [],
+    )
+    drawn = time.monotonic()
+    try:
+        while not player.over or player.paused:
+            view.tick()
+            key = _wait(keys)
+            now = time.monotonic()
+            elapsed, drawn = now - drawn, now
+            if key == "q":
+                break
+            if not _turn(player, view, key):
+                view.feed(player.advance(elapsed))
+    finally:
+        view.close()
+
+
+def _wait(keys: Keyboard | None) -> str:
+    if keys is not None:
+        return keys.key(FRAME)
+    time.sleep(FRAME)
+    return ""
+
+
+def _turn(player: Player, view: "ConsoleView", key: str) -> bool:
+    """Do what a key asks for; whether it moved the replay by itself."""
+    match key:
+        case " ":
+            player.paused = not player.paused
+        case "\n" | "n" | "right":
+            player.paused = True
+            view.feed(player.next())
+            return True
+        case "b" | "p" | "left":
+            player.paused = True
+            view.show_again(player.back())
+            return True
+        case "+" | "=":
+            player.speed = min(player.speed * 2, 1024.0)
+        case "-":
+            player.speed = max(player.speed / 2, 1 / 1024)
+        case "f":
+            player.speed, player.paused = math.inf, False
+        case _:
+            pass
+    return False
+
+
+def _footer(player: Player, width: int) -> "list[Text]":
+    from rich.text import Text
+
+    from agentree.trace.glyphs import clip
+    from agentree.trace.replay import described
+
+    state = "paused" if player.paused else f"speed {player.speed:g}"
+    where = f"event {player.given} of {len(player.events)}, {player.seconds:.2f} s, {state}"
+    lines = [Text(), Text(clip(f"{where}   {_HELP}", width), "reverse")]
+    if player.paused and player.last is not None:
+        since = player.events[0].time
+        lines.insert(1, Text(clip(described(player.last, since=since), width), "bold"))
+    return lines
