@@ -57,6 +57,34 @@ def test_a_missing_file(command: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "agentree: error: there is no file 'not_[red]_there.py'\n"
 
 
+@pytest.mark.parametrize("name", ["../..", "..", ".", "", "/", "/etc", "a/../..", "nothing", "half.partial"])
+def test_where_names_models_only(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENTREE_HOME", str(tmp_path))
+    (tmp_path / "models" / "half.partial").mkdir(parents=True)
+    if name:
+        assert main(["models", "where", name]) == 1
+        told = capsys.readouterr()
+        assert told.out == "" and f"{name!r} is not here: 'agentree models list' shows what is" in told.err
+    else:
+        assert main(["models", "where"]) == 0
+        assert capsys.readouterr().out == f"{tmp_path / 'models'}\n"
+
+
+def test_a_damaged_manifest_is_listed_as_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENTREE_HOME", str(tmp_path))
+    folder = tmp_path / "models" / "mine-0123"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{")
+    assert main(["models", "list"]) == 0
+    assert "mine-0123" in (out := capsys.readouterr().out) and "damaged, converted from a file" in out
+    assert main(["models", "where", "mine-0123"]) == 0
+    assert capsys.readouterr().out == f"{folder}\n"
+
+
 def test_debug_adds_the_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.py"
     path.write_text("1/0\n")

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
@@ -139,6 +140,34 @@ def test_by_name(entry: Entry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     manifest.write_text(manifest.read_text().replace(f'"format": {store.FORMAT}', '"format": 0'))
     assert resolve("tiny") == found
     assert store.is_current(found.path)
+
+
+HARMS: list[tuple[str, Callable[[str], str], str]] = [
+    ("manifest.json", lambda _: "{", "can't be read as JSON"),
+    ("manifest.json", lambda _: "[]", "holds no JSON object"),
+    ("manifest.json", lambda text: text.replace('"size"', '"sise"'), "lists no files with their sizes"),
+    ("manifest.json", lambda _: json.dumps({"format": store.FORMAT, "files": {"a": 5}}), "lists no files"),
+    ("config.json", lambda text: "[" + text[1:-1] + "]", "can't be read as JSON"),
+    ("tokenizer.json", lambda text: text.replace('"model"', '"medol"'), "is no tokenizer file"),
+    ("tokenizer_config.json", lambda text: "x" + text[1:], "can't be read as JSON"),
+]
+
+
+def test_damage_that_sizes_do_not_show_says_how_to_repair_it(
+    entry: Entry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(cast("dict[str, Entry]", CATALOG), "tiny", entry)
+    folder = resolve("tiny").path
+    offline(monkeypatch, tmp_path)
+    for name, harm, words in HARMS:
+        path = folder / name
+        path.write_text(harm(path.read_text(encoding="utf-8")), encoding="utf-8")
+        with pytest.raises(
+            ModelError, match=rf"{name}.*{words}.*; run 'agentree models fetch tiny' to repair"
+        ):
+            load_model("tiny", device="cpu", kv_tokens=64)
+        assert len(fetch(entry).repaired) == 1
+    load_model("tiny", device="cpu", kv_tokens=64)
 
 
 def test_what_was_done_is_not_repeated(entry: Entry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

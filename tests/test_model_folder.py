@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from agentree.errors import AgentreeError, ModelError, Unsupported
+from agentree.errors import AgentreeError, InvalidArgument, ModelError, Unsupported
 from agentree.runtime.model.config import ARCHITECTURES, Rope, read_config
 from agentree.runtime.model.folder import resolve
 from agentree.runtime.model.load import load_model
@@ -217,8 +217,88 @@ def test_end_ids_come_from_all_files(folder: Path) -> None:
     assert tokenizer.end_ids == {0, 2, 7, 8, 9}
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "name", ["model.embed_tokens.weight", "model.layers.1.mlp.up_proj.weight", "model.norm.weight"]
+)
+def test_one_weight_that_is_no_number(folder: Path, name: str, dtype: torch.dtype, value: float) -> None:
+    def harm(weights: dict[str, torch.Tensor]) -> None:
+        weights[name] = weights[name].to(dtype)
+        weights[name].view(-1)[-1] = value
+
+    rewrite(folder, harm)
+    fails(folder, rf"'{name}' holds values that are no finite numbers; get the files of .*tiny' again")
+
+
+@pytest.mark.parametrize("name", ["model.embed_tokens.weight", "model.layers.1.mlp.up_proj.weight"])
+def test_weights_beyond_half_are_not_squeezed_into_it(folder: Path, name: str) -> None:
+    def harm(weights: dict[str, torch.Tensor]) -> None:
+        weights[name].view(-1)[3] = -70_000.0
+
+    rewrite(folder, harm)
+    assert load_model(folder, device="cpu", kv_tokens=64).weights == "fp32"
+    with pytest.raises(
+        Unsupported, match=rf"'{name}' holds values up to 70000, .* 65504: use weights='fp32'"
+    ):
+        load_model(folder, device="cpu", kv_tokens=64, weights="fp16")
+
+
+def test_a_pool_that_memory_has_no_room_for(folder: Path) -> None:
+    with pytest.raises(
+        InvalidArgument,
+        match=r"kv_tokens=1000000000000 needs 512,000\.0 GB .* 512 bytes a token, .* free: at most \d+ fit",
+    ):
+        load_model(folder, device="cpu", kv_tokens=10**12)
+
+
+ODD: Sequence[Any] = (None, 5, -1, 1e30, float("nan"), "x", [], ["x"], [[]], {}, {"type": 5}, 10**30)
+"""What a damaged or foreign file may hold in any place."""
+PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "config.json": (
+        (), ("architectures",), ("vocab_size",), ("num_attention_heads",), ("rope_theta",), ("eos_token_id",),
+        ("rope_scaling",), ("rope_scaling", "type"), ("rope_scaling", "factor"), ("rms_norm_eps",),
+    ),
+    "generation_config.json": ((), ("eos_token_id",)),
+    "tokenizer_config.json": ((), ("chat_template",), ("bos_token",)),
+    "tokenizer.json": (
+        (), ("model",), ("model", "vocab"), ("model", "merges"), ("added_tokens",), ("decoder",),
+        ("decoder", "type"), ("pre_tokenizer",), ("pre_tokenizer", "pretokenizers"), ("normalizer",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_whatever_stands_in_a_file_it_loads_or_is_named(folder: Path, name: str) -> None:
+    rule = {"type": "llama3", "factor": 8.0, "original_max_position_embeddings": 64}
+    change(folder / "config.json", rope_scaling=rule)
+    (folder / "generation_config.json").write_text('{"eos_token_id": 2}')
+    good = json.loads((folder / name).read_text())
+    refused = 0
+    for place in PLACES[name]:
+        for odd in ODD:
+            (folder / name).write_text(json.dumps(put(good, place, odd)))
+            try:
+                load_model(folder, device="cpu", kv_tokens=64, weights="fp32")
+            except (ModelError, Unsupported) as error:
+                if isinstance(error, ModelError):  # else it may be a model of another kind
+                    assert folder.name in str(error) and "; get the files of" in str(error)
+                refused += 1
+    assert refused >= 8
+
+
+def put(value: Any, place: tuple[str, ...], odd: object) -> Any:
+    """A copy with another value in a place."""
+    return {**value, place[0]: put(value[place[0]], place[1:], odd)} if place else odd
+
+
+def test_a_template_that_is_no_text(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    fails(folder, r"chat_template\.jinja can't be read .* damaged; get the files of")
+
+
 def test_choices_that_can_not_be(folder: Path) -> None:
-    with pytest.raises(ModelError, match="kv_tokens must be at least 1, not 0"):
+    with pytest.raises(InvalidArgument, match="kv_tokens=0 must be at least 1"):
         load_model(folder, device="cpu", kv_tokens=0)
     with pytest.raises(
         Unsupported, match="weights 'int8' are not supported on cpu; supported: auto, fp32, fp16"

@@ -11,7 +11,7 @@ import torch
 from gguf import GGMLQuantizationType as Kind
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load
+from safetensors.torch import load, save
 from tokenizers import Tokenizer
 
 from agentree.errors import ModelError, Unsupported
@@ -232,14 +232,26 @@ def test_values_beyond_half_stay_full(tmp_path: Path) -> None:
     source = tiny_llama(tmp_path)
     weights = tensors(source)
     weights["model.layers.0.mlp.up_proj.weight"] *= 1e6
-    from safetensors.torch import save
-
     (source / "model.safetensors").write_bytes(save(weights))
     folder = converted(write_gguf(source, tmp_path / "model.gguf", Kind.Q8_0), tmp_path / "out")
     found = tensors(folder)
     wide = [name for name, tensor in found.items() if tensor.ndim == 2 and tensor.dtype == torch.float32]
     assert wide == ["model.layers.0.mlp.up_proj.weight"]
     load_model(folder, device="cpu", kv_tokens=64)
+
+
+@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_value_that_is_no_number_is_named(tmp_path: Path, kind: Kind, value: float) -> None:
+    folder = tiny_llama(tmp_path, layers=1)
+    path = folder / "model.safetensors"
+    weights = load(path.read_bytes())
+    weights["model.layers.0.mlp.up_proj.weight"].view(-1)[-1] = value
+    path.write_bytes(save(weights))
+    with pytest.raises(
+        ModelError, match=r"damaged: tensor 'blk\.0\.ffn_up\.weight' holds values that are no"
+    ):
+        convert(write_gguf(folder, tmp_path / "harmed.gguf", kind), tmp_path)
 
 
 def test_a_path_is_converted_once_per_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

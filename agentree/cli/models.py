@@ -21,6 +21,13 @@ def _state(entry: Entry) -> str:
     return "damaged" if store.quick_check(folder) else "here"
 
 
+def _converted() -> list[Path]:
+    """Folders of the models that were converted from files."""
+    known = {folder_of(entry) for entry in CATALOG.values()}
+    folders = sorted(store.models().iterdir()) if store.models().is_dir() else []
+    return [folder for folder in folders if folder not in known and store.is_current(folder)]
+
+
 def list_command(_arguments: argparse.Namespace) -> int:
     """Print the catalogue, and the models that were converted from files."""
     width = max(map(len, CATALOG))
@@ -28,11 +35,9 @@ def list_command(_arguments: argparse.Namespace) -> int:
         default = " (default)" if entry.name == DEFAULT else ""
         put(f"{entry.name:<{width}}  {_state(entry)}{default}")
         put(f"{'':<{width}}  {entry.summary}; {entry.license}")
-    known = {folder_of(entry) for entry in CATALOG.values()}
-    folders = sorted(store.models().iterdir()) if store.models().is_dir() else []
-    for folder in folders:
-        if folder not in known and store.is_current(folder):
-            put(f"{folder.name:<{width}}  here, converted from a file")
+    for folder in _converted():
+        state = "damaged" if store.quick_check(folder) else "here"
+        put(f"{folder.name:<{width}}  {state}, converted from a file")
     return DONE
 
 
@@ -65,9 +70,10 @@ def fetch_command(arguments: argparse.Namespace) -> int:
 
 
 def _here(name: str) -> Path:
-    folder = folder_of(CATALOG[name]) if name in CATALOG else store.models() / name
-    if folder.is_dir():
-        return folder
+    candidates = [folder_of(CATALOG[name])] if name in CATALOG else _converted()
+    for folder in candidates:
+        if folder.name == name and folder.is_dir():
+            return folder
     how = f"run 'agentree models fetch {name}'" if name in CATALOG else "'agentree models list' shows what is"
     raise ModelError(f"{name!r} is not here: {how}")
 

@@ -22,21 +22,29 @@ class _Builder:
         self.weights = weights
         self.storage: Storage = storage
         self.device = device
-        self.dtype = torch.float32 if device.type == "cpu" else DTYPES[storage]
+        self.dtype = compute_dtype(storage, device)
+        self.limit = torch.finfo(DTYPES[storage]).max
 
     def norm(self, name: str, size: int) -> torch.Tensor:
-        return self.weights.take(name, size).to(self.device, self.dtype)
+        tensor = self.weights.take(name, size, limit=torch.finfo(self.dtype).max)
+        return tensor.to(self.device, self.dtype)
 
     def linear(
         self, names: list[str], sizes: list[int], inputs: int, *, bias: bool, turned: int = 0
     ) -> Linear:
         """One projection of several merged ones; the first `turned` are reordered for the rotation."""
         heads = self.config.head_dim
-        matrices = [self.weights.take(f"{n}.weight", s, inputs) for n, s in zip(names, sizes, strict=True)]
+        matrices = [
+            self.weights.take(f"{n}.weight", s, inputs, limit=self.limit)
+            for n, s in zip(names, sizes, strict=True)
+        ]
         matrices = [interleave(m, heads) if i < turned else m for i, m in enumerate(matrices)]
         merged: torch.Tensor | None = None
         if bias:
-            vectors = [self.weights.take(f"{n}.bias", s) for n, s in zip(names, sizes, strict=True)]
+            vectors = [
+                self.weights.take(f"{n}.bias", s, limit=torch.finfo(self.dtype).max)
+                for n, s in zip(names, sizes, strict=True)
+            ]
             merged = torch.cat([interleave(v, heads) if i < turned else v for i, v in enumerate(vectors)])
         return make_linear(torch.cat(matrices), merged, self.storage, self.device)
 
@@ -68,6 +76,11 @@ class _Builder:
             interleave(self.norm(f"{at}.{n}_norm.weight", config.head_dim), config.head_dim) for n in "qk"
         )
         return torch.cat([q.expand(config.heads, -1), k.expand(config.kv_heads, -1)])
+
+
+def compute_dtype(storage: Storage, device: torch.device) -> torch.dtype:
+    """What activations, keys and values are kept in."""
+    return torch.float32 if device.type == "cpu" else DTYPES[storage]
 
 
 def choose_storage(weights: Weights, requested: str, device: torch.device) -> Storage:
@@ -102,9 +115,9 @@ def build_decoder(
     """
     builder = _Builder(config, weights, storage, device)
     vocab, hidden = config.vocab_size, config.hidden_size
-    table = weights.take(EMBEDDING, vocab, hidden)
+    table = weights.take(EMBEDDING, vocab, hidden, limit=builder.limit)
     tied = config.tied or HEAD not in weights
-    matrix = table if tied else weights.take(HEAD, vocab, hidden)
+    matrix = table if tied else weights.take(HEAD, vocab, hidden, limit=builder.limit)
     if storage == "fp32" or device.type != "cpu":
         # One copy serves the lookup and, when tied, the output projection.
         matrix = matrix.to(device, DTYPES[storage])

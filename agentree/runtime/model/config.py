@@ -1,6 +1,7 @@
 """What config.json says of a model, and which architectures the decoder runs."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ class _Reader:
         value = self.values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise ModelError(f"{self.path}: {key!r} must be a positive number, not {value!r}")
         return float(value)
 
@@ -167,8 +168,10 @@ def read_config(folder: Path) -> ModelConfig:
     path = folder / "config.json"
     values = read_json(path)
     reader = _Reader(path, values)
-    names = cast("list[object]", values.get("architectures") or [])
-    name = str(names[0]) if names else str(values.get("model_type", "unknown"))
+    names: object = values.get("architectures") or []
+    if not isinstance(names, list):
+        raise ModelError(f"{path}: 'architectures' must be a list of names, not {names!r}")
+    name = str(cast("list[object]", names)[0]) if names else str(values.get("model_type", "unknown"))
     family = ARCHITECTURES.get(name)
     if family is None:
         raise Unsupported(

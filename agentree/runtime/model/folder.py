@@ -23,6 +23,8 @@ class ModelFolder:
 
     path: Path
     name: str
+    remedy: str
+    """What to do where a file of it turns out to be damaged."""
 
 
 def resolve(ref: str | Path, *, progress: Report = ignore) -> ModelFolder:
@@ -37,11 +39,11 @@ def resolve(ref: str | Path, *, progress: Report = ignore) -> ModelFolder:
         target = folder_of(CATALOG[ref])
         if not target.exists() or not store.is_current(target):
             target = fetch(CATALOG[ref], progress=progress, verify=False).path
-        _refuse_damage(target, f"run 'agentree models fetch {ref}' to repair it")
-        return ModelFolder(target, ref)
+        return _whole(ModelFolder(target, ref, f"run 'agentree models fetch {ref}' to repair it"))
     path = Path(ref).expanduser()
     if path.is_dir():
-        return ModelFolder(path, path.resolve().name)
+        name = path.resolve().name
+        return ModelFolder(path, name, f"get the files of {text!r} again from where they came from")
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{text!r} is a file: give the folder that holds config.json, or a .gguf file")
@@ -56,10 +58,11 @@ def resolve(ref: str | Path, *, progress: Report = ignore) -> ModelFolder:
     )
 
 
-def _refuse_damage(folder: Path, remedy: str) -> None:
-    problems = store.quick_check(folder)
+def _whole(folder: ModelFolder) -> ModelFolder:
+    problems = store.quick_check(folder.path)
     if problems:
-        raise ModelError(f"{'; '.join(problems)}; {remedy}")
+        raise ModelError(f"{'; '.join(problems)}; {folder.remedy}")
+    return folder
 
 
 def _from_gguf(path: Path, progress: Report) -> ModelFolder:
@@ -79,8 +82,7 @@ def _from_gguf(path: Path, progress: Report) -> ModelFolder:
         with store.locked(target.name):
             if not target.exists() or not store.is_current(target):
                 store.build_folder(target, str(path), fill)
-    _refuse_damage(target, f"delete {target} and it will be converted again")
-    return ModelFolder(target, path.stem)
+    return _whole(ModelFolder(target, path.stem, f"delete {target} and it will be converted again"))
 
 
 def _from_hub(ref: str) -> ModelFolder:
@@ -94,4 +96,5 @@ def _from_hub(ref: str) -> ModelFolder:
             f"{ref!r} is no folder and no catalogue name ({', '.join(CATALOG)}), "
             f"and the model hub can't give it: {reason}"
         ) from error
-    return ModelFolder(Path(path), ref)
+    again = f"huggingface_hub.snapshot_download({ref!r}, force_download=True)"
+    return ModelFolder(Path(path), ref, f"download it again: {again}")

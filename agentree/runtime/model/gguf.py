@@ -187,6 +187,12 @@ def _values(tensor: Any, storage: str) -> Array:
     return cast("Array", dequantize(tensor.data, kind)).reshape(shape)
 
 
+def _finite(values: Array) -> bool:
+    if values.dtype == np.uint16:  # bfloat16: all bits of the exponent set is infinity or NaN
+        return int((values & 0x7F80).max()) < 0x7F80
+    return bool(np.isfinite(values.min()) and np.isfinite(values.max()))
+
+
 class _Overflow(Exception):
     """A tensor doesn't fit the range of float16."""
 
@@ -213,6 +219,10 @@ def _write(source: Source, path: Path, storages: Mapping[str, str], report: Call
         file.write(text)
         for done, (name, storage) in enumerate(storages.items()):
             values = _values(source.tensors[name], storage)
+            if not _finite(values):
+                raise ModelError(
+                    f"{source.path} is damaged: tensor {name!r} holds values that are no finite numbers"
+                )
             if storage == "F16":
                 if not float(np.abs(values).max()) <= float(np.finfo(np.float16).max):
                     raise _Overflow(name)

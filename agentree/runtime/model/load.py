@@ -1,19 +1,21 @@
 """From a model's name to something that generates."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from agentree.errors import ModelError, Unsupported
-from agentree.runtime.model.build import build_decoder, choose_storage
+from agentree.errors import InvalidArgument, ModelError, Unsupported
+from agentree.runtime.model.build import build_decoder, choose_storage, compute_dtype
 from agentree.runtime.model.config import ModelConfig, read_config
 from agentree.runtime.model.decoder import Decoder
-from agentree.runtime.model.folder import resolve
+from agentree.runtime.model.folder import ModelFolder, resolve
 from agentree.runtime.model.kv import KVPool
 from agentree.runtime.model.linear import packed_half_works
-from agentree.runtime.model.memory import default_slots
+from agentree.runtime.model.memory import default_slots, refuse_too_many
 from agentree.runtime.model.progress import Report, Step, ignore
 from agentree.runtime.model.tokenizer import Tokenizer, read_template, read_tokenizer
 from agentree.runtime.model.weights import Weights
@@ -58,21 +60,25 @@ def load_model(
         progress: told of every stage that takes long.
 
     Raises:
+        InvalidArgument: `kv_tokens` is out of range, or more than memory has room for.
         ModelError: the model can't be found or fetched, or one of its files is damaged: it is named.
         Unsupported: the architecture, the device or the way to store weights is not supported.
     """
     if kv_tokens is not None and kv_tokens < 1:
-        raise ModelError(f"kv_tokens must be at least 1, not {kv_tokens}")
+        raise InvalidArgument(f"kv_tokens={kv_tokens} must be at least 1")
     where = _device(device)
     _check_weights(weights, where)
     folder = resolve(ref, progress=progress)
-    config = read_config(folder.path)
-    tokenizer = read_tokenizer(folder.path, config)
-    template = read_template(folder.path)
-    with Weights(folder.path) as stored:
+    with _remedied(folder):
+        config = read_config(folder.path)
+        tokenizer = read_tokenizer(folder.path, config)
+        template = read_template(folder.path)
+    with _remedied(folder), Weights(folder.path) as stored:
         storage = choose_storage(stored, weights, where)
         if storage == "fp16" and where.type == "cpu" and not packed_half_works():
             storage = "fp32"
+        if kv_tokens is not None:
+            refuse_too_many(kv_tokens, config, compute_dtype(storage, where).itemsize, where)
 
         def report(done: int) -> None:
             progress(Step("load", folder.name, done, config.layers, "layers"))
@@ -88,8 +94,28 @@ def load_model(
     slots = kv_tokens or default_slots(
         config, decoder.dtype.itemsize, where, gpu_memory_fraction=gpu_memory_fraction
     )
-    pool = KVPool(config.layers, slots, config.kv_heads, config.head_dim, decoder.dtype, where)
+    pool = _pool(config, slots, decoder.dtype, where)
     return LoadedModel(folder.name, config, tokenizer, decoder, pool, template, storage, where.type)
+
+
+@contextmanager
+def _remedied(folder: ModelFolder) -> Generator[None]:
+    """Errors about a file of the folder say what to do about it."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{error}; {folder.remedy}") from error
+
+
+def _pool(config: ModelConfig, slots: int, dtype: torch.dtype, device: torch.device) -> KVPool:
+    try:
+        return KVPool(config.layers, slots, config.kv_heads, config.head_dim, dtype, device)
+    except (RuntimeError, MemoryError) as error:
+        size = slots * config.kv_bytes * dtype.itemsize
+        raise ModelError(
+            f"{device.type} has no room for the keys and values of {slots} tokens, {size / 1e9:,.1f} GB: set "
+            "kv_tokens to fewer"
+        ) from error
 
 
 def _device(device: DeviceChoice) -> torch.device:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from agentree.errors import ModelError
+from agentree.errors import InvalidArgument, ModelError
 from agentree.runtime.model.config import ModelConfig
 
 DEFAULT_SLOTS = 32768
@@ -22,6 +22,15 @@ def _number(path: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def _cached(path: str) -> int:
+    """Bytes of a control group that hold files, and are given up where memory is needed."""
+    try:
+        pairs = [line.split() for line in Path(path).read_text(encoding="ascii").splitlines()]
+        return sum(int(size) for name, size in pairs if name in ("active_file", "inactive_file"))
+    except (OSError, ValueError, UnicodeDecodeError):
+        return 0
+
+
 def available_memory() -> int | None:
     """Bytes that this process can still get, inside its control group too; None where that can't be told."""
     found: list[int] = []
@@ -34,8 +43,19 @@ def available_memory() -> int | None:
             found.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
-        found.append(max(limit - used, 0))
+        found.append(max(limit - used, 0) + min(used, _cached("/sys/fs/cgroup/memory.stat")))
     return min(found, default=None)
+
+
+def refuse_too_many(slots: int, config: ModelConfig, element_size: int, device: torch.device) -> None:
+    """Raise InvalidArgument for a pool that memory has no room for, with the numbers. Sizes as above."""
+    per_token = config.kv_bytes * element_size
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
+    if free is not None and slots * per_token > free:
+        raise InvalidArgument(
+            f"kv_tokens={slots} needs {slots * per_token / 1e9:,.1f} GB for keys and values, {per_token} "
+            f"bytes a token, and {free / 1e9:,.1f} GB are free: at most {free // per_token} fit"
+        )
 
 
 def default_slots(

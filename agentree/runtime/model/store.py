@@ -93,14 +93,19 @@ def build_folder(target: Path, source: str, fill: Callable[[Path], None]) -> Non
 
 def is_current(folder: Path) -> bool:
     """Whether `folder` was finished by this version of the conversion; damage is not looked for."""
-    return (folder / MANIFEST).exists() and read_json(folder / MANIFEST).get("format") == FORMAT
+    try:
+        return (folder / MANIFEST).exists() and read_json(folder / MANIFEST).get("format") == FORMAT
+    except ModelError:
+        return True  # damage, for the checks to tell of
 
 
 def _files(folder: Path) -> dict[str, dict[str, Any]]:
-    files = read_json(folder / MANIFEST).get("files")
-    if not isinstance(files, dict) or not files:
-        raise ModelError(f"{folder / MANIFEST} lists no files: it is damaged")
-    return cast("dict[str, dict[str, Any]]", files)
+    files: object = read_json(folder / MANIFEST).get("files")
+    listed = cast("dict[str, Any]", files) if isinstance(files, dict) else {}
+    entries = [cast("dict[str, Any]", entry) for entry in listed.values() if isinstance(entry, dict)]
+    if not listed or [type(entry.get("size")) for entry in entries] != [int] * len(listed):
+        raise ModelError(f"{folder / MANIFEST} lists no files with their sizes: it is damaged")
+    return cast("dict[str, dict[str, Any]]", listed)
 
 
 def quick_check(folder: Path) -> list[str]:

@@ -261,7 +261,10 @@ def read_tokenizer(folder: Path, config: ModelConfig) -> Tokenizer:
             raise ModelError(f"{path} can't be read ({error}): the file is damaged") from error
     else:
         text = _converted(folder)
-    return Tokenizer(text, path, settings, config)
+    try:
+        return Tokenizer(text, path, settings, config)
+    except (TypeError, AttributeError, KeyError) as error:
+        raise ModelError(f"{path} is no tokenizer file ({error!r}): it is damaged or too new") from error
 
 
 def _converted(folder: Path) -> str:
@@ -282,12 +285,13 @@ def read_template(folder: Path) -> str | None:
     """The chat template: chat_template.jinja, or what tokenizer_config.json has ("default" of several)."""
     path = folder / "chat_template.jinja"
     if path.exists():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{path} can't be read ({error}): the file is damaged") from error
     settings_path = folder / "tokenizer_config.json"
     given: object = read_json(settings_path).get("chat_template") if settings_path.exists() else None
     if isinstance(given, list):
-        named = {
-            str(entry.get("name")): entry.get("template") for entry in cast("list[dict[str, Any]]", given)
-        }
-        given = named.get("default")
+        entries = [cast("dict[str, Any]", e) for e in cast("list[object]", given) if isinstance(e, dict)]
+        given = {str(entry.get("name")): entry.get("template") for entry in entries}.get("default")
     return given if isinstance(given, str) else None

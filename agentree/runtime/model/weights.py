@@ -1,13 +1,14 @@
 """Reading safetensors folders: one file or shards with an index, checked before anything is used."""
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agentree.errors import ModelError
+from agentree.errors import ModelError, Unsupported
 from agentree.runtime.model.config import read_json
 
 if TYPE_CHECKING:
@@ -107,11 +108,12 @@ class Weights:
             raise ModelError(f"{self._folder}: the weights have no tensor {name!r}")
         return cast("torch.Tensor", self._home[name][0].get_tensor(name))
 
-    def take(self, name: str, *shape: int) -> "torch.Tensor":
-        """The tensor, in the dtype it is stored in.
+    def take(self, name: str, *shape: int, limit: float = math.inf) -> "torch.Tensor":
+        """The tensor, in the dtype it is stored in. `limit`: the largest magnitude that can be used.
 
         Raises:
-            ModelError: it is missing or has another shape than the config asks for.
+            ModelError: it is missing, has another shape than the config asks for, or holds NaN or infinity.
+            Unsupported: it holds what is beyond the limit.
         """
         tensor = self.load(name)
         path = self._home[name][1]
@@ -121,4 +123,12 @@ class Weights:
             )
         if not tensor.is_floating_point():
             raise ModelError(f"{path}: tensor {name!r} is stored as {tensor.dtype}, not as floats")
+        lowest, highest = (float(end) for end in tensor.aminmax())
+        if not (math.isfinite(lowest) and math.isfinite(highest)):
+            raise ModelError(f"{path} is damaged: tensor {name!r} holds values that are no finite numbers")
+        if max(-lowest, highest) > limit:
+            raise Unsupported(
+                f"{path}: tensor {name!r} holds values up to {max(-lowest, highest):g}, and the weights that "
+                f"were asked for end at {limit:g}: use weights='fp32'"
+            )
         return tensor
