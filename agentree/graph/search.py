@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal
 from pydantic import Field
 from typing_extensions import TypeVar
 
-from agentree.graph.gather import gather
 from agentree.graph.worth import Found, Judge, thought_text
 from agentree.messages import assistant, user
 from agentree.runtime.constraint import Choice
@@ -120,12 +119,7 @@ class Search(Generic[T]):
             made = await kids.gen(self.rules.thought, max_tokens=MAX_TOKENS)
         else:
             forms = [way.form for way in ways for _ in range(self.rules.breadth)]
-            made = await gather(
-                [
-                    lambda kid=kid, form=form: kid.gen(form, max_tokens=MAX_TOKENS, temperature=1.0)
-                    for kid, form in zip(kids, forms, strict=True)
-                ]
-            )
+            made = await kids._gen_each(forms, max_tokens=MAX_TOKENS, temperature=1.0)
         begun = [way.found.thoughts for way in ways for _ in range(self.rules.breadth)]
         return [
             Found((*thoughts, one.value), one.transcript) for thoughts, one in zip(begun, made, strict=True)
@@ -136,13 +130,8 @@ class Search(Generic[T]):
         text = PROPOSE.format(n=self.rules.breadth)
         asked = [kid + user(f"{way.ask}\n\n{text}") for kid, way in zip(kids, ways, strict=True)]
         async with self.lm.fork(asked) as sheets:
-            made = await gather(
-                [
-                    lambda sheet=sheet, way=way: sheet.gen(
-                        way.form, max_tokens=MAX_TOKENS * self.rules.breadth, temperature=1.0
-                    )
-                    for sheet, way in zip(sheets, ways, strict=True)
-                ]
+            made = await sheets._gen_each(
+                [way.form for way in ways], max_tokens=MAX_TOKENS * self.rules.breadth, temperature=1.0
             )
         return [
             Found((*way.found.thoughts, one), kid + user(way.ask) + assistant(thought_text(one)))

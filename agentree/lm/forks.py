@@ -122,11 +122,22 @@ class Forks(Sequence["Transcript"]):
         """
         self._refuse_over("gen")
         options = Options.of(max_tokens, temperature, top_p, stop, seed, think)
-        target = await target_of(self._session, out)
-        options.check(target)
+        return await self._wave([out] * len(self), options)
+
+    async def _gen_each(
+        self, outs: Sequence[Any], *, max_tokens: int, temperature: float
+    ) -> list[Generation[Any]]:
+        """One generation on every branch, all in one wave, each with an output of its own."""
+        self._refuse_over("gen")
+        return await self._wave([(out,) for out in outs], Options.of(max_tokens, temperature))
+
+    async def _wave(self, outs: Sequence[tuple[Any, ...]], options: Options) -> list[Generation[Any]]:
+        targets = [await target_of(self._session, out) for out in outs]
+        for target in targets:
+            options.check(target)
         base = self._seeds.draw() if options.seed is None else options.seed
         drawn = [seeding.derive(base, "branch", i) for i in range(len(self))]
-        return await generate(self._session, self._members, target, options, drawn)
+        return await generate(self._session, self._members, targets, options, drawn)
 
     def keep(self, survivors: Iterable["Generation[Any] | Transcript"]) -> list["Transcript"]:
         """Survivors are held by the enclosing scope from now on.

@@ -81,11 +81,11 @@ class Options:
 async def generate(
     session: Session,
     transcripts: Sequence["Transcript"],
-    target: Target,
+    targets: Sequence[Target],
     options: Options,
     drawn: Sequence[int],
 ) -> list[Generation[Any]]:
-    """One generation on each transcript, all in one wave, in order; `drawn` are their seeds.
+    """One generation on each transcript, all in one wave, in order; each with its target and its seed.
 
     Raises:
         InvalidValue: The first value, in order, that its own type refuses.
@@ -95,11 +95,11 @@ async def generate(
     opened = [t._opened() for t in transcripts]
     if options.think:
         opened = await _think(session, opened, options, drawn, thoughts)
-    requests = [value_request(t, target, options, seed) for t, seed in zip(opened, drawn, strict=True)]
-    results = await session.run(requests)
+    asked = list(zip(opened, targets, drawn, strict=True))
+    results = await session.run([value_request(t, target, options, seed) for t, target, seed in asked])
     return [
         finished(t, target, result, seed, before)
-        for t, result, seed, before in zip(opened, results, drawn, thoughts, strict=True)
+        for (t, target, seed), result, before in zip(asked, results, thoughts, strict=True)
     ]
 
 

@@ -122,7 +122,7 @@ class Transcript(Conversation):
         target = await target_of(self._session, out)
         options.check(target)
         drawn = self._seeds.draw() if options.seed is None else options.seed
-        return (await generate(self._session, [self], target, options, [drawn]))[0]
+        return (await generate(self._session, [self], [target], options, [drawn]))[0]
 
     @overload
     def stream(
@@ -178,7 +178,7 @@ class Transcript(Conversation):
         options = Options.of(max_tokens, temperature, think=think)
         target = await target_of_call(self._session, tools, output, parallel=parallel)
         options.check(target)
-        return (await generate(self._session, [self], target, options, [self._seeds.draw()]))[0]
+        return (await generate(self._session, [self], [target], options, [self._seeds.draw()]))[0]
 
     async def score(self, continuations: Sequence[str], /) -> list[float]:
         """Sum of token log-probabilities of each continuation; the prefix is computed once.
