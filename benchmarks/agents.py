@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from agentree.runtime.engine import Engine
 from agentree.runtime.request import Request, Result, Sink, Ticket
 from agentree.testing import ScriptedRequest, ScriptedRuntime
 from agentree.testing.engine import ScriptedEngine
@@ -61,7 +62,7 @@ class Account:
     seconds: float = 0.0
     seen: Prefixes = field(default_factory=Prefixes)
 
-    def observe(self, engine: ScriptedEngine) -> None:
+    def observe(self, engine: ScriptedEngine | Engine) -> None:
         """Keep account of every request that reaches an engine from now on."""
         submit = engine.submit_all
 
