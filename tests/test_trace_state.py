@@ -75,7 +75,7 @@ def test_every_prefix_of_a_stream_makes_a_picture() -> None:
     for end in range(len(events)):
         picture = Picture()
         picture.feed(events[:end])
-        fitting(picture, 7)
+        fitting(all_rows(picture), 7)
         assert picture.totals.total == sum(run.root.sum().total for run in picture.runs.values())
 
 
@@ -184,7 +184,7 @@ def test_rows_fit_and_stand_for_every_token(limit: int, width: int, visits: int,
     events = react_run() + forked_run(width=width) + forked_agents(width, visits)
     picture = Picture()
     picture.feed(events[: max(len(events) - left_out, 1)])
-    rows = fitting(picture, limit)
+    rows = fitting(all_rows(picture), limit)
     assert len(rows) <= limit
     assert shown_tokens(rows) == picture.totals
     depths = [len(row.guides) for row in rows]
@@ -200,7 +200,7 @@ def test_running_rows_are_kept_first() -> None:
     picture.feed(react_run() + events[: len(events) - 8])
     running = {branch.path for branch in picture.runs["r2"].root.walk() if branch.status == "running"}
     assert running
-    rows = fitting(picture, len(running) + 4)
+    rows = fitting(all_rows(picture), len(running) + 4)
     assert [row.folded for row in rows if isinstance(row.item, RunView)] == [True, False]
     shown = {row.item.path for row in rows if isinstance(row.item, Branch)}
     assert running <= shown
@@ -223,7 +223,7 @@ def test_agents_are_rows_with_their_visits_below() -> None:
 def test_forty_agents_are_a_row_each_on_a_screen_of_fifty_lines() -> None:
     picture = Picture()
     picture.feed(forked_agents(40, 4))
-    rows = fitting(picture, 43)
+    rows = fitting(all_rows(picture), 43)
     assert len(rows) == 43
     assert [row.item.name for row in rows[3:] if isinstance(row.item, Branch)] == [
         f"[{i}]" for i in range(40)

@@ -40,11 +40,11 @@ COLOURED = Glyphs(
     {"idle": "·", "done": "✓", "failed": "✗", "cancelled": "○"},
     "→",
     " · ",
-    "⋮",
+    "…",
     "▁▂▃▄▅▆▇█",
 )
 PLAIN = Glyphs(
-    "█▓▒░", "·", COLOURED.branch, COLOURED.spinner, COLOURED.marks, "→", " · ", "⋮", COLOURED.spark
+    "█▓▒░", "·", COLOURED.branch, COLOURED.spinner, COLOURED.marks, "→", " · ", "…", COLOURED.spark
 )
 ASCII = Glyphs(
     "#=+-",

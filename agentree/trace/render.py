@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agentree.trace.figures import Figures
 from agentree.trace.glyphs import ASCII, COLOURED, KINDS, Glyphs, bar, clip, wrap
-from agentree.trace.rows import Rest, Row, fitting
+from agentree.trace.rows import Rest, Row, all_rows, fitting
 from agentree.trace.state import Picture
 from agentree.trace.text import count, duration, escape
 from agentree.trace.tree import Branch, Call, RunView, Status, Tokens, Writing
@@ -43,10 +43,10 @@ class Drawing:
     def live(self, height: int) -> list[Text]:
         """The whole view in at most `height` lines: figures, tree, and what is being written."""
         head = self.head.lines(losses=0 if height < 16 else 1 if height < 28 else 3)
-        room = max(height - len(head) - 3, 3)
-        rows = fitting(self.picture, room) if self.picture.runs else []
+        room = max(height - len(head) - 2, 3)
+        rows = all_rows(self.picture)
         written = self.written(2 if len(rows) > room - _WRITTEN_LINES - 1 else _WRITTEN_LINES)
-        tree = self.tree(max(room - len(written), 3)) if rows else []
+        tree = self._lines(fitting(rows, max(room - len(written), 3))) if rows else []
         lines = [*head, *tree, *written][:height]
         for line in lines:
             line.truncate(self.width)
@@ -54,7 +54,9 @@ class Drawing:
 
     def tree(self, limit: int) -> list[Text]:
         """The radix tree as the agents see it: a header and at most `limit` rows."""
-        rows = fitting(self.picture, limit)
+        return self._lines(fitting(all_rows(self.picture), limit))
+
+    def _lines(self, rows: list[Row]) -> list[Text]:
         sizes = [self._tokens(row).total for row in rows if isinstance(row.item, Branch) and _measured(row)]
         longest = max(sizes, default=0)
         return [Text(), self._header(), *(self._row(row, longest) for row in rows)]
@@ -115,9 +117,10 @@ class Drawing:
     def _rest(self, line: Text, row: Row) -> Text:
         assert isinstance(row.item, Rest)
         states = row.item.statuses()
-        said = ", ".join(f"{states[status]} {status}" for status in _STATUS_STYLE if states[status])
+        each = ", ".join(f"{states[status]} {status}" for status in _STATUS_STYLE if states[status])
+        said = f": {each}" if len(states) > 1 else f", {next(iter(states))}"
         room = self.label + self.bar - line.cell_len - 1
-        line.append(clip(f"{self.glyphs.more} {len(row.item.items)} more: {said}", room, self.glyphs), "dim")
+        line.append(clip(f"{self.glyphs.more} {len(row.item.items)} more{said}", room, self.glyphs), "dim")
         return self._numbers(line, self._tokens(row), strong=False)
 
     def _branch(self, line: Text, row: Row, item: Branch, longest: int) -> Text:
@@ -150,7 +153,7 @@ class Drawing:
     def _doing(item: Branch) -> str:
         """What a folded branch did last: the visit, or the tool that it called."""
         at = item.latest()
-        if at is None or (item.parent is not None and at.name == item.parent.name):
+        if at is None or at.name.startswith("[") or (item.parent and at.name == item.parent.name):
             return ""
         return f" {at.calls[-1].tool}" if at.calls else f" {at.name}"
 

@@ -77,14 +77,13 @@ def _add_below(branch: Branch, parent: int, out: list[Row]) -> None:
             _add_below(child, index, out)
 
 
-def fitting(picture: Picture, limit: int) -> list[Row]:
-    """At most `limit` rows with guides.
+def fitting(rows: list[Row], limit: int) -> list[Row]:
+    """Of all rows, at most `limit` with guides.
 
     Branches come before what is below them, and then what runs before the rest: what runs in its order, so
     that rows don't jump, of the rest what was touched last. A parent whose children have no rows is `folded`;
     where some have, the others share one row. A branch shows all its visits or none.
     """
-    rows = all_rows(picture)
     chosen = set(range(len(rows))) if len(rows) <= limit else _chosen(rows, limit)
     tops = [i for i, row in enumerate(rows) if row.parent < 0]
     return list(_laid_out(rows, tops, chosen, -1))

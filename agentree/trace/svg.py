@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from agentree.events import Event
-from agentree.trace.console import ROWS, summary
+from agentree.trace.console import ROWS
 from agentree.trace.render import Drawing
 from agentree.trace.state import Picture
 
@@ -55,8 +55,6 @@ def svg(events: Iterable[Event], *, width: int = 100, rows: int = ROWS) -> str:
     for line in [*drawing.head.lines(losses=3), *drawing.tree(rows)]:
         line.no_wrap, line.overflow = True, "crop"
         console.print(line)
-    console.print()
-    console.print(summary(picture, output=True))
     text = console.export_svg(title="", theme=_THEME, code_format=_FORMAT, unique_id="trace")
     # Where a page's font is wider or narrower than the cells, its characters are stretched, not set apart.
     text = _NOISE.sub("", text.replace("&#160;", "\N{NO-BREAK SPACE}")).replace(

@@ -111,6 +111,8 @@ class Branch:
     name: str
     path: str
     parent: "Branch | None" = field(default=None, repr=False)
+    number: int = -1
+    """Of a branch of a fork, its place in it."""
     fork: bool = False
     """Below it are the branches of a fork of a graph."""
     agent: bool = False
@@ -137,12 +139,14 @@ class Branch:
         """What is below it by this name, made if it is new."""
         child = self.children.get(name)
         if child is None:
-            child = self.children[name] = Branch(name, path, self)
+            match = _BRANCH.match(name)
+            number = int(match[1]) if match else -1
+            child = self.children[name] = Branch(name, path, self, number)
         return child
 
     def ordered(self) -> list["Branch"]:
         """What is below, in order of appearance; the branches of forks by their number."""
-        return sorted(self.children.values(), key=_branch_number)
+        return sorted(self.children.values(), key=_number)
 
     def walk(self) -> Iterator["Branch"]:
         """This branch and all below it, depth first."""
@@ -184,9 +188,8 @@ class Branch:
         return total
 
 
-def _branch_number(branch: Branch) -> int:
-    match = _BRANCH.match(branch.name)
-    return int(match[1]) if match else -1
+def _number(branch: Branch) -> int:
+    return branch.number
 
 
 @dataclass

@@ -15,8 +15,8 @@ from agentree.events import Bus, Event
 
 TICK = 1 / 8
 """Seconds between two drawings, at least."""
-SHARE = 0.01
-"""Of one thread's time that showing may take: where it would take more, it is drawn less often."""
+SHARE = 0.008
+"""Of one thread's time that showing takes while it goes on: the rest of 1 % is for its beginning and end."""
 SLOWEST = 2.0
 """Seconds between two drawings, at most: the view goes on whatever it takes."""
 PAUSE = 0.02
