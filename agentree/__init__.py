@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agentree.errors import AgentreeError as AgentreeError
+    from agentree.errors import AlreadyAnswered as AlreadyAnswered
     from agentree.errors import ConstraintError as ConstraintError
     from agentree.errors import ContextOverflow as ContextOverflow
     from agentree.errors import Deadlock as Deadlock
     from agentree.errors import GraphError as GraphError
+    from agentree.errors import Interrupted as Interrupted
     from agentree.errors import InvalidArgument as InvalidArgument
     from agentree.errors import InvalidValue as InvalidValue
+    from agentree.errors import JournalError as JournalError
     from agentree.errors import LimitReached as LimitReached
     from agentree.errors import ModelError as ModelError
+    from agentree.errors import Question as Question
     from agentree.errors import RuntimeClosed as RuntimeClosed
     from agentree.errors import StrayCancellation as StrayCancellation
     from agentree.errors import ToolDefinitionError as ToolDefinitionError
+    from agentree.errors import UncertainCall as UncertainCall
     from agentree.errors import Unsupported as Unsupported
     from agentree.events import Event as Event
+    from agentree.graph import Approval as Approval
     from agentree.graph import Case as Case
     from agentree.graph import Ctx as Ctx
     from agentree.graph import Graph as Graph
@@ -70,21 +76,27 @@ if TYPE_CHECKING:
 _HOMES = {
     "agentree.errors": (
         "AgentreeError",
+        "AlreadyAnswered",
         "ConstraintError",
         "ContextOverflow",
         "Deadlock",
         "GraphError",
+        "Interrupted",
         "InvalidArgument",
         "InvalidValue",
+        "JournalError",
         "LimitReached",
         "ModelError",
+        "Question",
         "RuntimeClosed",
         "StrayCancellation",
         "ToolDefinitionError",
+        "UncertainCall",
         "Unsupported",
     ),
     "agentree.events": ("Event",),
     "agentree.graph": (
+        "Approval",
         "Case",
         "Ctx",
         "Graph",

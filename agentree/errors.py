@@ -1,6 +1,7 @@
 """Every error that agentree raises on purpose. Each names the thing at fault and the way out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -81,3 +82,53 @@ class StrayCancellation(AgentreeError):
 
 class Deadlock(AgentreeError):
     """Nothing can run and a join is still open: names the join and the missing branch."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a run waits for a person to say."""
+
+    path: str
+    """Names it inside its run: the task path of the visit that asks; more than one there are numbered."""
+    text: str
+    schema: Mapping[str, object] = field(default_factory=dict[str, object])
+    """JSON Schema of the reply."""
+    tool: str = ""
+    """Set where a tool call waits for approval: which tool, and with which arguments."""
+    arguments: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+class Interrupted(AgentreeError):
+    """The run waits for a person: carries the run's id and the open questions with their paths."""
+
+    def __init__(self, message: str, *, run: str, questions: Sequence[Question]) -> None:
+        super().__init__(message)
+        self.run = run
+        self.questions = tuple(questions)
+
+
+class UncertainCall(AgentreeError):
+    """On resume: a tool that isn't pure was started and its end is unknown."""
+
+    def __init__(
+        self, message: str, *, run: str, path: str, tool: str, arguments: Mapping[str, object]
+    ) -> None:
+        super().__init__(message)
+        self.run = run
+        self.path = path
+        """Task path of the visit that made the call."""
+        self.tool = tool
+        self.arguments = arguments
+
+
+class JournalError(AgentreeError):
+    """A journal can't be read or written, or a run in it can't go on: says why, and what to do."""
+
+    transcript: TranscriptLike | None = None
+    """Where a run was stopped by it: the transcript so far."""
+    partial: object = None
+    """Where a run was stopped by it: the latest output of a node."""
+
+
+class AlreadyAnswered(JournalError):
+    """The question was answered before: an answer is given once."""

@@ -76,7 +76,7 @@ class RunEnded(Event):
 
     output: str = ""
     error: str = ""
-    status: Literal["done", "failed", "cancelled"] = "done"
+    status: Literal["done", "failed", "cancelled", "waiting"] = "done"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +94,22 @@ class NodeEnded(Event):
     node: str
     output: str = ""
     error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRestored(Event):
+    """A visit that ended before the run was resumed: its output comes from the journal."""
+
+    node: str
+    kind: str
+    output: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAsked(Event):
+    """The run waits for a person: the event's path names the question."""
+
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)

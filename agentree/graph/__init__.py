@@ -2,6 +2,7 @@
 
 from agentree.graph.build import Case, Graph
 from agentree.graph.ctx import Ctx
+from agentree.graph.journal.questions import Approval
 from agentree.graph.plan import Plan
 from agentree.graph.program import Program
 from agentree.graph.react import react
@@ -12,6 +13,7 @@ from agentree.graph.thought import tree_of_thought
 from agentree.graph.types import Limits, Node
 
 __all__ = [
+    "Approval",
     "Case",
     "Ctx",
     "Graph",

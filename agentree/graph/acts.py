@@ -1,19 +1,22 @@
 """What a visit of each kind of node does."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from agentree.errors import GraphError, StrayCancellation
+from agentree.errors import AgentreeError, GraphError, StrayCancellation
 from agentree.events import Event, ToolEnded, ToolStarted
+from agentree.graph.budget import Trail
 from agentree.graph.ctx import Ctx
 from agentree.graph.final import final_turn
 from agentree.graph.gather import gather
 from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode, ToolsNode
+from agentree.graph.parked import Parked, parked_in
 from agentree.graph.task import Shared, Task
 from agentree.lm.holding import owner_of
 from agentree.messages import Message, system
@@ -50,6 +53,12 @@ class Visit:
     definition: Definition
     task: Task
     path: str
+    tokens: int = 0
+    """Spent by its generations."""
+    calls: Counter[str] = field(default_factory=Counter[str])
+    """Tool calls that it began, by tool."""
+    inner: Trail | None = None
+    """The path through the program that it calls."""
     _shown: "tuple[Transcript | None, Transcript | None]" = (None, None)
 
     @property
@@ -75,6 +84,8 @@ class Visit:
             goto=self.goto,
             emit=self.emit,
             attempt=attempt,
+            call_key=f"{self.shared.id}/{self.path}",
+            ask=self.ask,
         )
 
     def transcript(self) -> "Transcript":
@@ -101,12 +112,27 @@ class Visit:
         """Deliver an event of this visit."""
         self.shared.emit(event, self.path)
 
+    async def ask(self, question: str, form: Any) -> Any:
+        """A person's answer. Raises Parked where there is none yet, and AgentreeError without a journal."""
+        if self.shared.journal is None:
+            raise AgentreeError(
+                f"{self.path} asks {question!r}, and a run that waits for a person needs a journal: "
+                "run the program with journal='runs.journal'"
+            )
+        return await self.shared.journal.questions.ask(self.path, question, form)
+
     async def step(self, node: StepNode, value: object) -> object:
         """Run the user's function, again after an exception as often as the node allows."""
         attempt = 1
         while True:
             try:
                 return await self._try(node, value, attempt)
+            except BaseExceptionGroup as e:
+                if (parked := parked_in(e)) is not None:
+                    raise parked from None
+                if not isinstance(e, Exception) or attempt > node.retries:
+                    raise
+                attempt += 1
             except Exception:
                 if attempt > node.retries:
                     raise
@@ -174,7 +200,9 @@ class Visit:
         return made
 
     def _count(self, made: "Generation[Any]") -> None:
-        self.task.trail.spend(made.usage.prompt_tokens + made.usage.output_tokens)
+        spent = made.usage.prompt_tokens + made.usage.output_tokens
+        self.tokens += spent
+        self.task.trail.spend(spent)
 
     async def generate(self, node: LlmNode, prompt: "Transcript", *, last: bool = False) -> "Generation[Any]":
         """One turn of the model; `last`: it can only give the program's output."""
@@ -221,10 +249,14 @@ class Visit:
         repeated = task.trail.repeated(value.calls)
         new = [call for call, again in zip(value.calls, repeated, strict=True) if not again]
         for call in new:
+            self.calls[call.name] += 1
             task.trail.start(call)
-        made = await gather(
-            [lambda call=call: self._call(known, call) for call in new], parallel=node.parallel
+        came = await gather(
+            [lambda call=call: self._call_or_wait(known, call) for call in new], parallel=node.parallel
         )
+        if parked := [one for one in came if isinstance(one, Parked)]:
+            raise Parked.all(parked)
+        made = [one for one in came if not isinstance(one, Parked)]
         for result in made:
             task.trail.answered(result)
         fresh = iter(made)
@@ -236,29 +268,52 @@ class Visit:
         task.value = results
         return results
 
+    async def _call_or_wait(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> ToolResult | Parked:
+        """One call; a call that waits for a person holds up no other one."""
+        try:
+            return await self._call(known, call)
+        except Parked as parked:
+            return parked
+
     async def _call(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> ToolResult:
+        journal, refused = self.shared.journal, self._refused(known, call)
+        if journal is not None and refused is None:
+            finished = await journal.calls.before(self.path, known[call.name], call)
+            if finished is not None:
+                self._correct(finished)
+                return finished.result
         began = time.monotonic()
         self.emit(ToolStarted(call=call.id, tool=call.name, arguments=canonical_json(dict(call.args))))
         content, error = "interrupted: its result is unknown", True
         try:
-            finished = await self._finish(known, call)
+            finished = refused or await self._finish(known[call.name], call)
             content, error = finished.result.content, finished.result.error
+            if journal is not None and refused is None:
+                await journal.calls.after(self.path, finished)
         finally:
             seconds = time.monotonic() - began
             self.emit(ToolEnded(call=call.id, tool=call.name, content=content, error=error, seconds=seconds))
         return finished.result
 
-    async def _finish(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> Finished:
-        trail = self.task.trail
+    def _refused(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> Finished | None:
+        """What is said to a call that can't be made."""
         tool = known.get(call.name)
         if tool is None:
             return unknown_tool(call, list(known))
-        if tool.max_calls is not None and trail.budget.per_tool[tool.name] > tool.max_calls:
+        if tool.max_calls is not None and self.task.trail.budget.per_tool[tool.name] > tool.max_calls:
             text = f"{tool.name!r} may be called {tool.max_calls} times in a run: go on without it"
             return Finished(ToolResult(call, text, error=True), "failed", text)
-        finished = await run_call(tool, call, attempt=trail.corrections[tool.name] + 1)
-        trail.corrections[tool.name] = trail.corrections[tool.name] + 1 if finished.correctable else 0
+        return None
+
+    async def _finish(self, tool: Tool[..., Any], call: ToolCall) -> Finished:
+        finished = await run_call(tool, call, attempt=self.task.trail.corrections[tool.name] + 1)
+        self._correct(finished)
         return finished
+
+    def _correct(self, finished: Finished) -> None:
+        """Count what the model has to correct, in a row and per tool."""
+        corrections, tool = self.task.trail.corrections, finished.result.call.name
+        corrections[tool] = corrections[tool] + 1 if finished.correctable else 0
 
 
 def _same(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """One opening of a fork: where its branches are, which of its joins may fire, and what a failure stops."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from agentree.errors import Deadlock
 from agentree.graph.budget import LimitHit
 from agentree.graph.nodes import JoinNode, NodeSpec
+from agentree.graph.parked import Parked
 from agentree.graph.reduce import Selector
 from agentree.graph.regions import Regions
 from agentree.graph.task import Task
@@ -50,13 +51,19 @@ class Branches:
     regions: Regions
     walker: Walker
     parallel: int | None = None
+    lost: "Callable[[set[int], Exception], None]" = lambda branches, error: None
+    """Told of branches that failed and are left out."""
+    left_out: list[Exception] = field(default_factory=list[Exception])
+    """Failures that a join does without."""
     _at: dict[int, str] = field(default_factory=dict[int, str])
     """Where each live branch is, by its index."""
     _waiting: dict[str, list[Arrival]] = field(default_factory=dict[str, list[Arrival]])
     """Who has come to each join and not gone on."""
     _group: TaskGroup | None = None
     _failures: list[Exception] = field(default_factory=list[Exception])
-    _left_out: list[Exception] = field(default_factory=list[Exception])
+    _parked: list[Parked] = field(default_factory=list[Parked])
+    _met: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    """By index of a branch, the branches that it is made of."""
 
     @property
     def final(self) -> JoinNode:
@@ -66,9 +73,11 @@ class Branches:
     async def run(self, starts: Sequence[tuple[Task, NodeSpec, Any]]) -> list[Arrival]:
         """Run all branches until they have met; their arrivals at the closing join, in fork order.
 
-        Raises the first failure, after the other branches were cancelled and awaited.
+        Raises the first failure, after the other branches were cancelled and awaited; Parked if some can't go
+        on without a person, after the others went as far as they can.
         """
         self._at = {task.indices[-1]: node.name for task, node, _ in starts}
+        self._met = {index: {index} for index in self._at}
         async with anyio.create_task_group() as group:
             self._group = group
             waiting = iter(starts)
@@ -77,12 +86,21 @@ class Branches:
         self._group = None
         if self._failures:
             raise self._failures[0]
+        if self._parked and not self._decided():
+            raise Parked.all(self._parked)
+        decided = self._decided()
         arrived = sorted(self._waiting.pop(self.final.name, ()), key=lambda arrival: arrival.index)
-        if self._waiting or (starts and not arrived and not self._left_out):
+        if decided:
+            return arrived
+        if self._waiting or (starts and not arrived and not self.left_out):
             raise self._deadlock()
-        if self._left_out and not arrived:
-            raise self._left_out[0]
+        if self.left_out and not arrived:
+            raise self.left_out[0]
         return arrived
+
+    def gone(self, arrived: Sequence[Arrival]) -> set[int]:
+        """The branches that are in none of those that arrived."""
+        return set(self._met) - {index for arrival in arrived for index in self._met[arrival.index]}
 
     def moved(self, task: Task, node: NodeSpec) -> None:
         """A branch is about to visit a node; some join may not have to wait for it any more."""
@@ -108,11 +126,16 @@ class Branches:
         index = task.indices[-1]
         try:
             join, value = await self.walker.walk(task, node, value, self, visited=visited)
+        except Parked as parked:
+            # It stays where it is: no join may fire as if it could not come any more.
+            self._parked.append(parked)
+            return
         except Exception as error:
             if isinstance(error, LimitHit) or not self._tolerates(self._at[index]):
                 self._fail(group, error)
                 return
-            self._left_out.append(error)
+            self.left_out.append(error)
+            self.lost(self._met[index], error)
         else:
             self._arrive(group, join, Arrival(task, value))
         del self._at[index]
@@ -120,12 +143,18 @@ class Branches:
 
     def _arrive(self, group: TaskGroup, join: NodeSpec, arrival: Arrival) -> None:
         waiting = self._waiting.setdefault(join.name, [])
-        reduce = self.final.reduce
-        if join is self.final and isinstance(reduce, Selector) and reduce.eager:
+        if join is self.final and self._is_eager():
             group.cancel_scope.cancel()
             if waiting:
                 return
         waiting.append(arrival)
+
+    def _is_eager(self) -> bool:
+        return isinstance(self.final.reduce, Selector) and self.final.reduce.eager
+
+    def _decided(self) -> bool:
+        """Whether a first arrival has made the others superfluous."""
+        return self._is_eager() and bool(self._waiting.get(self.final.name))
 
     def _settle(self, group: TaskGroup) -> None:
         """Let the inner joins fire that nobody can come to any more."""
@@ -139,6 +168,7 @@ class Branches:
                 self._fail(group, error)
                 return
             self._at[arrival.index] = join.name
+            self._met[arrival.index] = {index for one in arrivals for index in self._met[one.index]}
             group.start_soon(self._branch, group, arrival.task, join, arrival.value, True)
 
     def _complete(self, join: JoinNode) -> bool:

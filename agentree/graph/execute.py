@@ -1,21 +1,24 @@
 """Walks tasks through a program's graph, from its start to its end."""
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
 from agentree.errors import GraphError, InvalidArgument, LimitReached
-from agentree.events import NodeEnded, NodeStarted
+from agentree.events import NodeEnded, NodeRestored, NodeStarted
 from agentree.graph.acts import Visit, begin, not_run
 from agentree.graph.branches import Arrival, Branches
 from agentree.graph.budget import Budget, LimitHit, Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.flow import matches, show
 from agentree.graph.frozen import freeze
+from agentree.graph.journal.visits import Gone, Keeper
 from agentree.graph.nodes import (
     Branch,
     CallNode,
@@ -31,7 +34,9 @@ from agentree.graph.nodes import (
     StartNode,
     StepNode,
     ToolsNode,
+    targets,
 )
+from agentree.graph.parked import Parked
 from agentree.graph.reduce import Selector
 from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared, Task
@@ -54,13 +59,17 @@ class Execution:
     prefix: str = ""
     """Task path of the node that calls this program, with a slash."""
 
-    async def run(self, value: object, transcript: "Transcript | None", outer: Trail | None = None) -> object:
-        """Walk from start to end. Raises what a step raises, and LimitReached."""
-        task = Task(Trail(Budget(self.limits), outer), self.cell, transcript)
+    def __post_init__(self) -> None:
+        journal = self.shared.journal
+        self.keeper: Keeper | None = None if journal is None else journal.states(self.cell)
+        self._time = anyio.CancelScope()
+
+    async def run(self, value: object, transcript: "Transcript | None", trail: Trail) -> object:
+        """Walk from start to end. Raises what a step raises, LimitReached, and Parked."""
+        task = Task(trail, self.cell, transcript)
         task.trunk = 0 if transcript is None else len(transcript)
-        seconds = None if self.limits is None else self.limits.seconds
         try:
-            with anyio.move_on_after(seconds) as scope:
+            with self._time as scope:
                 return (await self.walk(task, self.definition.start, value, None))[1]
             assert scope.cancelled_caught
             raise self._out_of_time(task)
@@ -68,6 +77,21 @@ class Execution:
             if hit.budget is not task.trail.budget:
                 raise
             return await self._stopped(task, hit)
+
+    def trail(self, outer: Trail | None = None) -> Trail:
+        """The path of a run from its start, with what it has used before it was resumed."""
+        if self.keeper is None:
+            return Trail(Budget(self.limits), outer)
+        spent = self.keeper.spent(self.prefix)
+        calls = spent.per_tool.total()
+        return Trail(Budget(self.limits, calls, spent.tokens, spent.per_tool), outer)
+
+    def _start_clock(self) -> None:
+        """Time counts from the first visit that is really made: restored ones took theirs before."""
+        if self.limits is None or self.limits.seconds is None or self._time.deadline != float("inf"):
+            return
+        before = 0.0 if self.keeper is None else self.keeper.seconds(self.prefix.removesuffix("/"))
+        self._time.deadline = anyio.current_time() + self.limits.seconds - before
 
     async def walk(
         self, task: Task, node: NodeSpec, value: Any, inside: Branches | None, *, visited: bool = False
@@ -86,7 +110,7 @@ class Execution:
             if isinstance(route, MapWay | ForkWay):
                 node, value = await self._fork(task, node, route, value)
             elif isinstance(route, Branch):
-                node = _chosen(route, node, value)
+                node = self._chosen(task, route, node, value)
             else:
                 node = _passed(task, node, route)
 
@@ -95,17 +119,33 @@ class Execution:
             return value
         if not reads(node):
             self._let_go(task, node)
-        visit = self._begin(task, node, node.kind)
+        before, base = task.path, task.transcript
+        visit = self._enter(task, node)
+        if self.keeper is not None and self.keeper.restore(visit, node, value):
+            self._restored(visit, node)
+            return task.value
+        visit.emit(NodeStarted(node=node.name, kind=node.kind))
         output, error = "", "cancelled"
         try:
+            self._start_clock()
+            if self.keeper is not None:
+                await self.keeper.start(visit, node, before)
+                await anyio.lowlevel.checkpoint()
             made = await self._act(visit, node, value)
+            if self.keeper is not None:
+                self.keeper.end(visit, node, base)
             if reads(node):
                 self._let_go(task, node)
             output, error = shown(made), ""
+        except Parked as parked:
+            error = f"waits for an answer: {parked}"
+            raise
         except Exception as e:
             error = one_line(e)
             if not getattr(e, "__notes__", ()):
                 e.add_note(f"in node {node.name!r}, visit {visit.path!r} of run {self.shared.id!r}")
+            if self.keeper is not None:
+                self.keeper.failed(visit.path, node, error)
             raise
         finally:
             self._end(visit, node, output, error)
@@ -129,23 +169,41 @@ class Execution:
         if self.definition.distance[node.name] == float("inf") and not task.indices:
             self.shared.lm._let_go(Scope(self.shared.id, self.prefix))
 
+    def _base(self, task: Task, node: NodeSpec) -> str:
+        """The task path of a visit, without the number of the visit."""
+        return f"{self.prefix}{node.name}{_branch(task)}"
+
+    def _enter(self, task: Task, node: NodeSpec) -> Visit:
+        task.path = self.shared.path(self._base(task, node))
+        return Visit(self.shared, self.definition, task, task.path)
+
     def _begin(self, task: Task, node: NodeSpec, kind: str) -> Visit:
-        task.path = self.shared.path(f"{self.prefix}{node.name}{_branch(task)}")
-        visit = Visit(self.shared, self.definition, task, task.path)
+        visit = self._enter(task, node)
         visit.emit(NodeStarted(node=node.name, kind=kind))
         return visit
 
+    def _reach(self, task: Task) -> None:
+        if self.prefix == "" and not task.indices:
+            self.shared.transcript, self.shared.output = task.transcript, task.value
+
+    def _restored(self, visit: Visit, node: NodeSpec) -> None:
+        self._reach(visit.task)
+        visit.emit(NodeRestored(node=node.name, kind=node.kind, output=shown(visit.task.value)))
+
     def _end(self, visit: Visit, node: NodeSpec, output: str, error: str) -> None:
-        if self.prefix == "" and not visit.task.indices:
-            self.shared.transcript = visit.task.transcript
+        self._reach(visit.task)
         visit.emit(NodeEnded(node=node.name, output=output, error=error))
 
     async def _call(self, visit: Visit, node: CallNode, value: object) -> object:
         program, task = node.program, visit.task
         cell = Cell(program._new_state())
         inner = Execution(self.shared, program._definition, program.limits, cell, f"{visit.path}/")
+        if inner.keeper is not None:
+            inner.keeper.call(visit.path)
+        visit.inner = inner.trail(task.trail)
         try:
-            return await inner.run(value, task.transcript if node.transcript == "fork" else None, task.trail)
+            given = task.transcript if node.transcript == "fork" else None
+            return await inner.run(value, given, visit.inner)
         finally:
             self.shared.lm._let_go(Scope(self.shared.id, inner.prefix))
 
@@ -162,17 +220,25 @@ class Execution:
         else:
             begins = [(to, value) for to in route.to]
         cell = task.cell if task.cell.frozen else Cell(freeze(task.cell.value), frozen=True)
+        join = regions.final[fork]
+        at = self.shared.next_path(self._base(task, join))
+        gone = Gone() if self.keeper is None else self.keeper.gone(at)
+        self.shared.visits.update({base: n - self.shared.visits[base] for base, n in gone.visits.items()})
         async with self._branching(task, len(begins)) as kids:
             starts = [(self._child(task, cell, kids, i), to, item) for i, (to, item) in enumerate(begins)]
+            starts = [start for i, start in enumerate(starts) if i not in gone.branches]
             parallel = route.parallel if isinstance(route, MapWay) else None
+            branches = Branches(fork, regions, self, parallel, left_out=gone.errors)
+            if self.keeper is not None:
+                branches.lost = partial(self._lose, self.keeper, task, at)
             try:
-                arrivals = await Branches(fork, regions, self, parallel).run(starts)
+                arrivals = await branches.run(starts)
             finally:
                 for child, _, _ in starts:
                     self.shared.lm._let_go(Scope(self.shared.id, self.prefix + _branch(child)))
-            join = regions.final[fork]
             task.trail.join([arrival.task.trail for arrival in arrivals])
-            made, winner = self._reduce(task, join, arrivals)
+            left = branches.gone(arrivals) | gone.branches
+            made, winner = self._reduce(task, join, arrivals, self._gone(task, left))
             if join.keep == "none":
                 task.transcript = None
             elif winner is not None:
@@ -206,7 +272,7 @@ class Execution:
         """Some branches of a fork become one that goes on in it."""
         task = arrivals[0].task
         task.trail.join([arrival.task.trail for arrival in arrivals[1:]])
-        made, winner = self._reduce(task, join, arrivals)
+        made, winner = self._reduce(task, join, arrivals, Gone())
         if join.keep == "winner" and winner is not None:
             task.transcript = winner.task.transcript
         else:
@@ -214,9 +280,27 @@ class Execution:
         task.unanswered = None
         return Arrival(task, made)
 
-    def _reduce(self, task: Task, join: JoinNode, arrivals: Sequence[Arrival]) -> tuple[Any, Arrival | None]:
+    def _lose(self, keeper: Keeper, task: Task, at: str, branches: set[int], error: Exception) -> None:
+        keeper.lose(at, self._gone(task, branches), one_line(error))
+
+    def _gone(self, task: Task, branches: set[int]) -> Gone:
+        """Branches below a task that nobody waits for, with the visits that were counted in them."""
+        chains = ["".join(f"[{i}]" for i in (*task.indices, branch)) for branch in branches]
+        below = re.compile(rf"{re.escape(self.prefix)}[^/\[]+(?:{'|'.join(map(re.escape, chains))})(?!\d)")
+        found = {base: n for base, n in self.shared.visits.items() if chains and below.match(base)}
+        return Gone(branches, found)
+
+    def _reduce(
+        self, task: Task, join: JoinNode, arrivals: Sequence[Arrival], gone: Gone
+    ) -> tuple[Any, Arrival | None]:
         """Visit a join: its output, and the winner if it keeps one."""
-        visit = self._begin(task, join, "join")
+        visit = self._enter(task, join)
+        if self.keeper is not None and (body := self.keeper.joined(visit.path)) is not None:
+            task.value = self.keeper.journal.read(body["output"], f"join {join.name!r}", task.transcript)
+            self._restored(visit, join)
+            won = (arrival for arrival in arrivals if arrival.index == body["winner"])
+            return task.value, next(won, None)
+        visit.emit(NodeStarted(node=join.name, kind="join"))
         output, error = "", ""
         try:
             results = [arrival.value for arrival in arrivals]
@@ -226,6 +310,8 @@ class Execution:
             else:
                 winner, made = None, join.reduce(results)
             task.value = made
+            if self.keeper is not None:
+                self.keeper.join(visit.path, join, task, None if winner is None else winner.index, gone)
             output = shown(made)
         except Exception as e:
             error = one_line(e)
@@ -233,6 +319,11 @@ class Execution:
         finally:
             self._end(visit, join, output, error)
         return made, winner
+
+    def _chosen(self, task: Task, branch: Branch, node: NodeSpec, value: object) -> NodeSpec:
+        """The way that was taken before the run was resumed, else the first that takes the value."""
+        known = None if self.keeper is None else self.keeper.next_of(task)
+        return next((to for to in targets(branch) if to.name == known), None) or _chosen(branch, node, value)
 
     # ---------------------------------------------------------------------------------------- limits
 
@@ -299,6 +390,7 @@ def _passed(task: Task, node: NodeSpec, edge: Edge) -> NodeSpec:
 
 
 def _chosen(branch: Branch, node: NodeSpec, value: object) -> NodeSpec:
+    """The first way that takes a value."""
     for case in branch.cases:
         if matches(value, case.kind) and (case.where is None or case.where(value)):
             return case.to

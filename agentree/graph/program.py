@@ -2,10 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, cast
-from uuid import uuid4
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 import anyio
 
@@ -14,6 +15,8 @@ from agentree.graph.ctx import Cell
 from agentree.graph.draw import mermaid, plan_notes, tree
 from agentree.graph.execute import Execution
 from agentree.graph.given import check_input, check_run
+from agentree.graph.journal.fingerprint import tools_of
+from agentree.graph.journal.opened import Begun, Place, create, new_run_id, reopen
 from agentree.graph.nodes import Definition
 from agentree.graph.outline import run_notes
 from agentree.graph.plan import Plan
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from agentree.lm import Runtime, Transcript
 
 _UNSET: Any = object()
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Program(Generic[S, I, O]):
@@ -49,6 +53,8 @@ class Program(Generic[S, I, O]):
         state: S = _UNSET,
         seed: int = 0,
         transcript: "Transcript | None" = None,
+        journal: str | Path | None = None,
+        run_id: str | None = None,
     ) -> O:
         """Run to the end and return the output.
 
@@ -58,14 +64,34 @@ class Program(Generic[S, I, O]):
             state: The run's state object; without it, the graph's state type is called without arguments.
             seed: With it, the task path and the position, each sampled token is drawn.
             transcript: Continue from here: the program's own static prefix is left out.
+            journal: A file that keeps what the run does, so that `resume` can go on with it, in another
+                process too. Made where it is missing; it may hold many runs.
+            run_id: Names the run. None: a new random id.
 
         Raises:
             InvalidArgument: The input, `lm`, `transcript` or `seed` can't be right; nothing ran.
             RuntimeClosed: The runtime is not open.
             LimitReached: A limit was hit that has `on_limit="raise"`.
+            Interrupted: The run waits for a person. Only with a journal.
+            JournalError: The journal can't be written, or what the run holds can't be stored in it.
             Exception: What a step raised, as it was raised.
         """
-        async with self._open(input, lm, state, seed, transcript, watched=False) as run:
+        return await self._run(
+            input, lm, state, seed, transcript, None if journal is None else Place(journal), run_id
+        )
+
+    async def _run(
+        self,
+        input: I,
+        lm: "Runtime",
+        state: Any = _UNSET,
+        seed: int = 0,
+        transcript: "Transcript | None" = None,
+        place: Place | None = None,
+        run_id: str | None = None,
+    ) -> O:
+        begun = Begun(new_run_id(run_id), input, self._new_state(state), seed, transcript)
+        async with self._start(begun, lm, place) as begun, self._going(begun, lm, watched=False) as run:
             await run._over.wait()
         return run.output
 
@@ -78,12 +104,64 @@ class Program(Generic[S, I, O]):
         state: S = _UNSET,
         seed: int = 0,
         transcript: "Transcript | None" = None,
+        journal: str | Path | None = None,
+        run_id: str | None = None,
     ) -> AbstractAsyncContextManager[Run[O]]:
         """Run while events are read: `async with program.stream(...) as run: async for event in run: ...`.
 
         Leaving the block early cancels the run. If the run failed, leaving the block raises its error.
         """
-        return self._open(input, lm, state, seed, transcript, watched=True)
+        begun = Begun(new_run_id(run_id), input, self._new_state(state), seed, transcript)
+        return self._stream(begun, lm, None if journal is None else Place(journal))
+
+    @asynccontextmanager
+    async def _stream(self, begun: Begun, lm: "Runtime", place: Place | None) -> AsyncGenerator[Run[O]]:
+        async with self._start(begun, lm, place) as begun, self._going(begun, lm, watched=True) as run:
+            yield run
+
+    async def resume(
+        self,
+        run_id: str,
+        /,
+        *,
+        lm: "Runtime",
+        journal: str | Path,
+        answers: Mapping[str, object] = _NOTHING,
+        uncertain: Literal["raise", "rerun", "tell"] = "raise",
+        changed: Literal["refuse", "accept"] = "refuse",
+    ) -> O:
+        """Go on with a run where it stopped, and return its output; of a run that is done, at once.
+
+        Finished nodes and tool calls are not repeated, and generations keep their tokens. A step that was
+        interrupted runs again from its start, with the state that it started with.
+
+        Args:
+            run_id: The run.
+            lm: An open runtime of the run's own model.
+            journal: The file that the run was journaled in.
+            answers: Answers to open questions, by their paths (see `Interrupted.questions`).
+            uncertain: What becomes of a tool call that was under way, is not `pure`, and whose end is
+                unknown: "raise" raises UncertainCall, "rerun" makes it again, "tell" tells the model.
+            changed: "accept" goes on although the program's nodes, types or tools are not what they were.
+
+        Raises:
+            Interrupted: Questions are still open.
+            UncertainCall: With `uncertain="raise"`.
+            AlreadyAnswered: A question has been answered before.
+            InvalidArgument: An answer does not fit its question.
+            JournalError: The journal can't be read or written, or the run can't go on with this program, with
+                this runtime, or while another process goes on with it.
+            Exception: As `run`.
+        """
+        check_run(self.name, lm, None, 0)
+        async with reopen(
+            self._definition, journal, run_id, lm, answers=answers, uncertain=uncertain, changed=changed
+        ) as begun:
+            if begun.output is not None:
+                return cast("O", begun.output.value)
+            async with self._going(begun, lm, watched=False) as run:
+                await run._over.wait()
+        return run.output
 
     def run_sync(self, input: I, /, *, lm: "Runtime | None" = None, state: S = _UNSET, seed: int = 0) -> O:
         """For scripts. `lm=None` opens the default model and closes it again.
@@ -117,29 +195,34 @@ class Program(Generic[S, I, O]):
         return mermaid(self._definition)
 
     @asynccontextmanager
-    async def _open(
-        self,
-        value: I,
-        lm: "Runtime",
-        state: Any,
-        seed: int,
-        transcript: "Transcript | None",
-        *,
-        watched: bool,
-    ) -> AsyncGenerator[Run[O]]:
-        check_run(self.name, lm, transcript, seed)
-        check_input(self.name, self._definition.input, value)
-        run_id = uuid4().hex[:12]
-        shared = Shared(run_id, lm, lm.bus, seed, Recorder(run_id))
-        execution = Execution(shared, self._definition, self.limits, Cell(self._new_state(state)))
+    async def _start(self, begun: Begun, lm: "Runtime", place: Place | None) -> AsyncGenerator[Begun]:
+        """A new run, accepted by its journal if it has one."""
+        check_run(self.name, lm, begun.transcript, begun.seed)
+        check_input(self.name, self._definition.input, begun.input)
+        if place is not None:
+            async with create(self._definition, place, lm, begun) as journaled:
+                yield journaled
+            return
+        if asking := next((tool.name for tool in tools_of(self._definition) if tool.approve), None):
+            raise AgentreeError(
+                f"program {self.name!r} has the tool {asking!r}, whose calls a person approves, and a run "
+                "that waits for a person needs a journal: run it with journal='runs.journal'"
+            )
+        yield begun
+
+    @asynccontextmanager
+    async def _going(self, begun: Begun, lm: "Runtime", *, watched: bool) -> AsyncGenerator[Run[O]]:
+        """The run, under way while the block lasts."""
+        shared = Shared(begun.id, lm, lm.bus, begun.seed, Recorder(begun.id), begun.journal)
+        execution = Execution(shared, self._definition, self.limits, Cell(begun.state))
         failure: BaseException | None = None
         async with AsyncExitStack() as stack:
-            events = await stack.enter_async_context(lm.events(run=run_id)) if watched else None
+            events = await stack.enter_async_context(lm.events(run=begun.id)) if watched else None
             run = Run[O](execution, events, lambda run: self._explain_run(run))
             stack.enter_context(shared.record.listening(lm.bus))
             stack.enter_context(lm._holding(run.id))
             async with anyio.create_task_group() as group:
-                group.start_soon(run._drive, value, transcript)
+                group.start_soon(run._drive, begun.input, begun.transcript)
                 try:
                     yield run
                 except Exception as e:

@@ -1,13 +1,15 @@
 """One run of a program: its events, its outcome, and how to stop it."""
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 import anyio
 
-from agentree.errors import AgentreeError
-from agentree.events import Event, RunEnded, RunStarted
+from agentree.errors import AgentreeError, Interrupted, JournalError
+from agentree.events import Event, QuestionAsked, RunEnded, RunStarted
 from agentree.graph.outline import outline
+from agentree.graph.parked import Parked
 from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared
 from agentree.graph.types import O_co
@@ -94,16 +96,52 @@ class Run(Generic[O_co]):
         ended = RunEnded(status="cancelled")
         try:
             with self._scope:
-                self._output = await execution.run(value, transcript)
+                self._output = await self._execute(value, transcript)
                 ended = RunEnded(output=shown(self._output))
                 self._cancelled = False
         except Exception as e:
             self._error = e
-            ended = RunEnded(status="failed", error=one_line(e))
+            status = "waiting" if isinstance(e, Interrupted) else "failed"
+            ended = RunEnded(status=status, error=one_line(e))
+            if isinstance(e, JournalError):
+                e.transcript, e.partial = self._shared.transcript, self._shared.output
         finally:
+            await self._write_end(ended)
             self._cancelled = ended.status == "cancelled"
             self._over.set()
             emit(ended, "")
+
+    async def _execute(self, value: object, transcript: "Transcript | None") -> object:
+        """The output; durable, where the run has a journal."""
+        journal = self._shared.journal
+        try:
+            output = await self._execution.run(value, transcript, self._execution.trail())
+        except Parked as parked:
+            for question in parked.questions:
+                self._shared.emit(QuestionAsked(text=question.text), question.path)
+            paths = ", ".join(question.path for question in parked.questions)
+            raise Interrupted(
+                f"run {self.id!r} waits for a person's answer to {paths}: "
+                "give it with resume(..., answers={path: value}) or 'agentree runs answer'",
+                run=self.id,
+                questions=parked.questions,
+            ) from None
+        if journal is not None:
+            await journal.log.end("done", output=journal.write(output, "the program"))
+        return output
+
+    async def _write_end(self, ended: RunEnded) -> None:
+        """Journal how the run stopped, and what it knew until then."""
+        journal = self._shared.journal
+        if journal is None or ended.status == "done":
+            return
+        asked = self._error.questions if isinstance(self._error, Interrupted) else ()
+        with suppress(
+            JournalError
+        ):  # the run has failed by it already, or fails by something that matters more
+            await journal.log.end(
+                ended.status, error=ended.error, questions=[question.path for question in asked]
+            )
 
 
 class _Events:

@@ -14,6 +14,7 @@ from agentree.messages import Message
 from agentree.tools import ToolCalls
 
 if TYPE_CHECKING:
+    from agentree.graph.journal.visits import RunJournal
     from agentree.lm import Runtime, Transcript
 
 
@@ -26,15 +27,23 @@ class Shared:
     bus: Bus
     seed: int
     record: Recorder
+    journal: "RunJournal | None" = None
     visits: Counter[str] = field(default_factory=Counter[str])
     """Per task path without its visit number, how often it was visited."""
     transcript: "Transcript | None" = None
     """The latest of the main path."""
+    output: object = None
+    """What a node of the main path gave last."""
 
     def path(self, base: str) -> str:
         """The task path of one more visit."""
+        path = self.next_path(base)
         self.visits[base] += 1
-        count = self.visits[base]
+        return path
+
+    def next_path(self, base: str) -> str:
+        """The task path that one more visit will have."""
+        count = self.visits[base] + 1
         return base if count == 1 else f"{base}#{count}"
 
     def emit(self, event: Event, path: str) -> None:

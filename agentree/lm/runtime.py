@@ -22,6 +22,7 @@ from agentree.lm.generation import Stats
 from agentree.lm.holding import owner_of
 from agentree.lm.home import Home, Settings
 from agentree.lm.seeds import Seeds
+from agentree.lm.session import Recall
 from agentree.lm.transcript import Transcript
 from agentree.lm.turns import Head
 from agentree.messages import Message
@@ -194,6 +195,16 @@ class Runtime:
             yield
         finally:
             session.end_run(run)
+
+    @contextmanager
+    def _recalling(self, run: str, recall: Recall) -> Generator[None]:
+        """While the block lasts, the run's generations are looked up and stored."""
+        session = self._home.session
+        session.recalls[run] = recall
+        try:
+            yield
+        finally:
+            del session.recalls[run]
 
     def _let_go(self, scope: Scope) -> None:
         """The transcript of this task path of a run was used for the last time: its lease ends now."""

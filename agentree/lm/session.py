@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     from agentree.runtime.constraint import Vocabulary
 
 
+class Recall(Protocol):
+    """What was generated in a run before, so that it is not generated again."""
+
+    def known(self, request: Request) -> Result | None:
+        """What the next request of this content came to, if that is known."""
+        ...
+
+    async def keep(self, made: Sequence[tuple[Request, Result]]) -> None:
+        """Store what was generated. Returns once it is safe."""
+        ...
+
+
 class EngineLike(Protocol):
     """What a runtime asks of an engine. Sinks are called on a thread of the engine's own, or at once."""
 
@@ -70,6 +82,11 @@ class Running:
     def over(self) -> bool:
         """Whether all are done or one has failed."""
         return self._over.is_set()
+
+    @property
+    def fine(self) -> bool:
+        """Whether all are done and none has failed."""
+        return self.over and not self._errors
 
     def results(self) -> list[Result]:
         """Results in order, once it is over. Raises the error of the first request that failed."""
@@ -142,6 +159,8 @@ class Session:
         """Bound constraints of the types asked for so far."""
         self.held_runs: set[str] = set()
         """Runs whose transcripts are leased from turn to turn."""
+        self.recalls: dict[str, Recall] = {}
+        """By run, what is known of its generations."""
         self.waits = Waits()
         self.monitor: Monitor | None = None
         """Where other processes may look into the engine."""
@@ -168,8 +187,16 @@ class Session:
         return running
 
     async def run(self, requests: Sequence[Request]) -> list[Result]:
-        """Results of a wave, in order."""
-        return await self.start(requests).wait() if requests else []
+        """Results of a wave, in order. What is known of a run from before is not generated again."""
+        recall = self.recalls.get(requests[0].scope.run) if requests else None
+        if recall is None:
+            return await self.start(requests).wait() if requests else []
+        known = [recall.known(request) for request in requests]
+        new = [request for request, found in zip(requests, known, strict=True) if found is None]
+        made = await self.start(new).wait() if new else []
+        await recall.keep(list(zip(new, made, strict=True)))
+        rest = iter(made)
+        return [next(rest) if found is None else found for found in known]
 
     def refuse_overflow(self, prompt: int, new: int) -> None:
         """Raise ContextOverflow if so many tokens can never fit."""

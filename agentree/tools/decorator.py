@@ -40,6 +40,8 @@ class Tool(Generic[P, R]):
     """Seconds that one call may take."""
     pure: bool
     """Whether a call may run again, as it has no side effects."""
+    approve: bool
+    """Whether a person has to approve each call before it is made. Needs a run with a journal."""
     max_calls: int | None
     """How many calls one run may make."""
     is_async: bool
@@ -54,13 +56,15 @@ class Tool(Generic[P, R]):
         retries: int = 1,
         timeout: float | None = None,
         pure: bool = False,
+        approve: bool = False,
         max_calls: int | None = None,
     ) -> None:
         """Raises ToolDefinitionError, with what to write instead, for what can't become a tool."""
         self._fn = cast("Any", fn)
         self._kind, plain = _inspect(fn)
         self.name = _name(plain, name, anonymous=isinstance(fn, functools.partial))
-        self.retries, self.timeout, self.pure, self.max_calls = retries, timeout, pure, max_calls
+        self.retries, self.timeout, self.max_calls = retries, timeout, max_calls
+        self.pure, self.approve = pure, approve
         self._check_options()
         docs = parse_docstring(_doc(plain))
         self.description = docs.description
@@ -138,6 +142,7 @@ def tool(
     retries: int = 1,
     timeout: float | None = None,
     pure: bool = False,
+    approve: bool = False,
     max_calls: int | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
@@ -148,20 +153,30 @@ def tool(
     retries: int = 1,
     timeout: float | None = None,
     pure: bool = False,
+    approve: bool = False,
     max_calls: int | None = None,
 ) -> Tool[P, R] | Callable[[Callable[P, R]], Tool[P, R]]:
     """Make a tool of a function, method, callable object or (with `name`) `functools.partial`.
 
     The signature gives the schema, the docstring (Google, NumPy or Sphinx) the descriptions. `timeout` is in
     seconds; `retries` is how often in a row the model may correct its arguments; `pure` says that a call may
-    safely run again; `max_calls` bounds the calls of one run.
+    safely run again; with `approve` a person has to agree to each call first (in a run with a journal);
+    `max_calls` bounds the calls of one run.
 
     Raises:
         ToolDefinitionError: at decoration, for what a model can't be asked to call.
     """
 
     def make(fn: Callable[P, R]) -> Tool[P, R]:
-        return Tool(fn, name=name, retries=retries, timeout=timeout, pure=pure, max_calls=max_calls)
+        return Tool(
+            fn,
+            name=name,
+            retries=retries,
+            timeout=timeout,
+            pure=pure,
+            approve=approve,
+            max_calls=max_calls,
+        )
 
     return make if fn is None else make(fn)
 

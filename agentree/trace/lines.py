@@ -75,6 +75,10 @@ class LineView:
                 return f"run {event.status}" + (f": {said}" if said else "")
             case ev.NodeEnded(error=error) if error:
                 return f"{where}failed: {one_line(error)}"
+            case ev.NodeRestored():
+                return f"{where}from the journal"
+            case ev.QuestionAsked():
+                return f"{where}asks: {one_line(event.text)}"
             case ev.GenerationEnded():
                 return where + _generation(event)
             case ev.Forked():

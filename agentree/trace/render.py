@@ -20,6 +20,7 @@ _STATUS_STYLE: dict[Status, str] = {
     "done": "green",
     "failed": "bold red",
     "cancelled": "yellow",
+    "waiting": "yellow",
 }
 _WRITTEN_LINES = 4
 """Lines of generated text under the tree."""

@@ -1,0 +1,65 @@
+"""One process at a time goes on with a run: a lock that the kernel gives back when its holder dies."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from agentree.errors import JournalError
+
+
+class RunLock:
+    """Held from `acquire` to `release`, or to the end of the process, however it ends."""
+
+    def __init__(self, journal: Path, run: str) -> None:
+        self._path = journal.with_name(f"{journal.name}.locks") / f"{run}.lock"
+        self._run = run
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take it. Raises JournalError if another holder lives, here or in another process."""
+        if not self._try():
+            raise JournalError(
+                f"run {self._run!r} is going on in another place: wait for it to end, or stop it, first"
+            )
+
+    def taken(self) -> bool:
+        """Whether somebody holds it right now."""
+        if not self._path.exists():
+            return False
+        if self._fd is not None or not self._try():
+            return True
+        self.release()
+        return False
+
+    def release(self) -> None:
+        """Give it back. Harmless when not held."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            # Removed while held: whoever opened it before finds below that it is not the file any more.
+            self._path.unlink(missing_ok=True)
+            os.close(fd)
+
+    def _try(self) -> bool:
+        while True:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as e:
+                raise JournalError(
+                    f"run {self._run!r} can't be locked: {e.strerror} ({str(self._path)!r})"
+                ) from e
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                return False
+            if self._is_ours(fd):
+                self._fd = fd
+                return True
+            os.close(fd)
+
+    def _is_ours(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), self._path.stat())
+        except FileNotFoundError:
+            return False

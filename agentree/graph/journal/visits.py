@@ -1,0 +1,215 @@
+"""Visits of nodes: written down when they end, and taken from the journal instead of being made again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from agentree.errors import JournalError
+from agentree.graph.budget import Trail
+from agentree.graph.ctx import Cell
+from agentree.graph.journal.calls import Calls
+from agentree.graph.journal.log import RunLog
+from agentree.graph.journal.past import Body, Spent
+from agentree.graph.journal.questions import Questions
+from agentree.graph.journal.values import Unstorable, Values
+from agentree.graph.nodes import CallNode, LlmNode, NodeSpec, SampleNode, StepNode, ToolsNode
+from agentree.graph.task import Task
+from agentree.tools import ToolCalls, ToolResult
+
+if TYPE_CHECKING:
+    from agentree.graph.acts import Visit
+    from agentree.lm import Transcript
+
+
+@dataclass(eq=False)
+class RunJournal:
+    """The journal of one run, as its nodes use it."""
+
+    log: RunLog
+    values: Values
+    empty: "Transcript"
+    """A transcript of the runtime without a token."""
+    questions: Questions
+    calls: Calls
+
+    def write(self, value: Any, where: str, base: "Transcript | None" = None) -> Any:
+        """A value as JSON values. Raises JournalError, naming where it comes from, for what can't be."""
+        try:
+            return self.values.write(value, base)
+        except Unstorable as e:
+            raise JournalError(f"{where} gave what a journal can't store: {e}") from e
+
+    def read(self, data: Any, where: str, base: "Transcript | None" = None) -> Any:
+        """What `write` was given."""
+        try:
+            return self.values.read(data, base, empty=self.empty)
+        except Unstorable as e:
+            raise JournalError(f"{where}: the journal holds {e}") from e
+
+    def states(self, cell: Cell) -> "Keeper":
+        """The keeper of one program's visits."""
+        return Keeper(self, cell)
+
+
+@dataclass(eq=False)
+class Keeper:
+    """Visits of one run of one program."""
+
+    journal: RunJournal
+    cell: Cell
+    _state: str | None = None
+    """The state as it was written last."""
+
+    def spent(self, prefix: str) -> Spent:
+        """What ended visits of this program have used of its limits."""
+        return self.journal.log.past.spent(prefix)
+
+    def seconds(self, path: str) -> float:
+        """How long this program was worked on before; `path` is the visit that calls it, "" for the run."""
+        past = self.journal.log.past
+        return past.seconds(past.started.get(path, {}).get("time", 0.0) if path else 0.0)
+
+    def next_of(self, task: Task) -> str | None:
+        """The node that was gone to from where the task is."""
+        return self.journal.log.past.after(task.path) if task.path else None
+
+    # ------------------------------------------------------------------------------------------ visits
+
+    def restore(self, visit: "Visit", node: NodeSpec, value: object) -> bool:
+        """Take a visit that has ended from the journal: output, transcript, state and counts."""
+        body = self.journal.log.past.ended.get(visit.path)
+        if body is None:
+            return False
+        task, where = visit.task, f"node {node.name!r}, visit {visit.path!r}"
+        base = task.transcript
+        if "transcript" in body:
+            task.transcript = self.journal.values.transcript(body["transcript"], base, self.journal.empty)
+        task.trunk = body["trunk"]
+        task.value = self.journal.read(body["output"], where, base)
+        self.restore_state(body)
+        if isinstance(node, LlmNode):
+            task.llm = node
+            task.unanswered = task.value if isinstance(task.value, ToolCalls) else None
+        elif isinstance(node, ToolsNode) or (isinstance(node, StepNode) and "transcript" in body):
+            task.unanswered = None
+        _count(task.trail, node, value, task.value, body, self)
+        return True
+
+    def restore_state(self, body: Body) -> None:
+        """Set the program's state as a fact has it, if it has one."""
+        if "state" in body:
+            self._state = body["state"]
+            self.cell.value = self.journal.read(json.loads(body["state"]), "the state")
+
+    def call(self, path: str) -> None:
+        """The visit at `path` calls this program: its state is the one that it was called with first."""
+        past = self.journal.log.past.states.get(path)
+        if past is not None:
+            self.restore_state(past)
+        elif state := self._changed_state():
+            self.journal.log.note("state", path, **state)
+
+    async def start(self, visit: "Visit", node: NodeSpec, after: str) -> None:
+        """A visit begins: everything before it is durable once this returns."""
+        if visit.path not in self.journal.log.past.started:
+            self.journal.log.note(
+                "node started", visit.path, node=node.name, node_kind=node.kind, after=after
+            )
+        await self.journal.log.sync()
+
+    def end(self, visit: "Visit", node: NodeSpec, base: "Transcript | None") -> None:
+        """A visit has ended. Raises JournalError if its output or the state can't be stored."""
+        task, where = visit.task, f"node {node.name!r}"
+        body: dict[str, Any] = {"output": self.journal.write(task.value, where, base), "trunk": task.trunk}
+        if task.transcript is not base and task.transcript is not None:
+            body["transcript"] = _stored(task.transcript, base)
+        if visit.tokens:
+            body["tokens"] = visit.tokens
+        if visit.calls:
+            body["calls"] = dict(visit.calls)
+        if isinstance(node, ToolsNode):
+            body["corrections"] = {tool.name: task.trail.corrections[tool.name] for tool in node.tools}
+        if visit.inner is not None:
+            body["turns"] = visit.inner.turns
+            answered = [result for results in visit.inner.calls.values() for result in results]
+            body["answered"] = self.journal.write(answered, where)
+        self.journal.log.note("node ended", visit.path, node=node.name, **body, **self._changed_state())
+
+    def failed(self, path: str, node: NodeSpec, error: str) -> None:
+        """A visit ended without an output."""
+        self.journal.log.note("node failed", path, node=node.name, error=error)
+
+    def _changed_state(self) -> dict[str, str]:
+        if self.cell.frozen or self.cell.value is None:
+            return {}
+        state = json.dumps(self.journal.write(self.cell.value, "the state"), separators=(",", ":"))
+        if state == self._state:
+            return {}
+        self._state = state
+        return {"state": state}
+
+    # ------------------------------------------------------------------------------------------- joins
+
+    def joined(self, path: str) -> Body | None:
+        """The end of a join, if it has fired before."""
+        return self.journal.log.past.ended.get(path)
+
+    def join(self, path: str, node: NodeSpec, task: Task, winner: int | None, gone: "Gone") -> None:
+        """A join has fired."""
+        output = self.journal.write(task.value, f"join {node.name!r}", task.transcript)
+        body = {"output": output, "winner": winner, "gone": sorted(gone.branches), "visits": gone.visits}
+        self.journal.log.note("node ended", path, node=node.name, **body)
+
+    def gone(self, path: str) -> "Gone":
+        """Branches of a fork that nobody waits for: they have failed, or its join fired without them."""
+        past = self.journal.log.past
+        found = Gone()
+        if (body := past.ended.get(path)) is not None:
+            return Gone(set(body["gone"]), dict(body["visits"]), [])
+        for body in past.lost.get(path, ()):
+            found.branches |= set(body["branches"])
+            found.visits |= body["visits"]
+            found.errors.append(JournalError(f"a branch failed before the run was resumed: {body['error']}"))
+        return found
+
+    def lose(self, path: str, gone: "Gone", error: str) -> None:
+        """A branch failed, and its join does without it."""
+        self.journal.log.note(
+            "branch lost", path, branches=sorted(gone.branches), visits=gone.visits, error=error
+        )
+
+
+@dataclass
+class Gone:
+    """Branches of a fork that are not walked any more, and the visits that were counted in them."""
+
+    branches: set[int] = field(default_factory=set[int])
+    visits: dict[str, int] = field(default_factory=dict[str, int])
+    errors: list[Exception] = field(default_factory=list[Exception])
+
+
+def _stored(transcript: "Transcript", base: "Transcript | None") -> dict[str, Any]:
+    from agentree.lm.stored import stored
+
+    return stored(transcript, base)
+
+
+def _count(
+    trail: Trail, node: NodeSpec, value: object, output: object, body: Mapping[str, Any], keeper: Keeper
+) -> None:
+    """What a visit counted along its path; what it spent of the whole run is counted already."""
+    if isinstance(node, LlmNode | SampleNode):
+        trail.turn()
+    elif isinstance(node, ToolsNode) and isinstance(value, ToolCalls):
+        results = cast("Sequence[ToolResult]", output)
+        for result, again in zip(results, trail.repeated(value.calls), strict=True):
+            if not again:
+                trail.answered(result)
+        for name, n in body["corrections"].items():
+            trail.corrections[name] = n
+    elif isinstance(node, CallNode):
+        for one in trail.chain():
+            one.turns += body["turns"]
+        for result in keeper.journal.read(body["answered"], f"node {node.name!r}"):
+            trail.answered(result)
