@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from jsonschema import validate
 from pydantic import BaseModel, Field
 
-from agentree.errors import ConstraintError, GraphError, LimitReached
+from agentree.errors import ConstraintError, GraphError, InvalidArgument, LimitReached
 from agentree.events import ToolStarted
 from agentree.graph import Limits, best_of_n, map_reduce, react, tree_of_thought
 from agentree.graph.clip import clip_tokens
 from agentree.graph.final import final_outline, final_turn
 from agentree.graph.worked import MOST, worked_turns
 from agentree.messages import system, user
-from agentree.testing import ScriptedRequest, ScriptedRuntime, assert_cached, final_answer
+from agentree.testing import ScriptedRequest, ScriptedRuntime, ScriptError, assert_cached, final_answer
 from agentree.tools import Tool, ToolCall, ToolCalls, calculator, file_tools, tool, tool_call
 
 pytestmark = pytest.mark.anyio
@@ -161,6 +161,49 @@ async def test_the_users_limits_are_the_users() -> None:
     async with ScriptedRuntime(lambda request: call("search", query=request.path)) as lm:
         with pytest.raises(LimitReached):
             await react(tools=[search], output=str, limits=Limits(turns=2)).run("q", lm=lm)
+
+
+@pytest.mark.parametrize(
+    ("limits", "called"),
+    [(Limits(turns=2, on_limit="answer"), 2), (Limits(tool_calls=1, on_limit="answer"), 1), (None, 8)],
+    ids=["turns", "calls", "default"],
+)
+@pytest.mark.parametrize(
+    ("output", "answer"), [(str, "it is late"), (Reading, Reading(city="Oslo", celsius=3)), (int, 7)], ids=str
+)
+async def test_at_the_limit_one_more_turn_must_be_the_answer(
+    limits: Limits | None, called: int, output: Any, answer: object
+) -> None:
+    """The model would go on to call for ever; the last turn can't hold anything but the answer."""
+    asked: list[str] = []
+
+    def script(request: ScriptedRequest) -> object:
+        asked.append(request.path)
+        if len(asked) > max(called, 2):
+            return final_answer(answer)
+        return call("search", query=f"attempt {len(asked)}")
+
+    given: Any = {} if limits is None else {"limits": limits}
+    agent = react(tools=[search], output=output, **given)
+    async with ScriptedRuntime(script) as lm:
+        async with agent.stream("q", lm=lm) as run:
+            events = [event async for event in run]
+        assert run.output == answer
+        assert type(run.output) is type(answer)
+        assert len([event for event in events if isinstance(event, ToolStarted)]) == called
+        assert run.transcript.text.rstrip().endswith(tool_text(answer))
+        # The same turn as a call is refused by its constraint: nothing but the answer can be written.
+        asked.clear()
+    async with ScriptedRuntime(lambda request: call("search", query=str(request.max_tokens) * 3)) as lm:
+        with pytest.raises(ScriptError, match="must follow"):
+            await react(tools=[search], output=output, limits=Limits(turns=1, on_limit="answer")).run(
+                "q", lm=lm
+            )
+
+
+def tool_text(answer: object) -> str:
+    values = answer.model_dump() if isinstance(answer, BaseModel) else {"answer": answer}
+    return json.dumps({"name": "final_answer", "arguments": values})
 
 
 async def test_several_calls_in_one_turn_are_answered_in_one_message() -> None:
@@ -329,5 +372,5 @@ async def test_the_model_judges() -> None:
 def test_tree_of_thought_refuses_what_has_no_order() -> None:
     with pytest.raises(GraphError, match="whose first option is the best"):
         tree_of_thought(thought=Move, value=Reading)
-    with pytest.raises(GraphError, match="breadth=0"):
+    with pytest.raises(InvalidArgument, match="breadth=0"):
         tree_of_thought(thought=Move, value=float, breadth=0)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from typing_extensions import TypeVar
 
 from agentree.errors import GraphError
+from agentree.graph.bounds import whole_number
 from agentree.graph.build import Graph
 from agentree.graph.ctx import Ctx
 from agentree.graph.search import Rules, Search
@@ -66,10 +67,14 @@ def tree_of_thought(
         solved: Whether some thoughts solve a task: the first that do end the search, unjudged.
     """
     for name, number in (("breadth", breadth), ("width", width), ("depth", depth), ("votes", votes)):
-        if number < 1:
-            raise GraphError(f"tree_of_thought({name}={number}): it must be at least 1")
+        whole_number(f"tree_of_thought({name}", number, 1)
     if search not in ("bfs", "dfs"):
         raise GraphError(f"tree_of_thought(search={search!r}): write 'bfs' or 'dfs'")
+    for name, given in (("options", options), ("solved", solved)):
+        if given is not None and not callable(cast("object", given)):
+            raise GraphError(
+                f"tree_of_thought({name}={given!r}): write a function of the task and the thoughts so far"
+            )
     if options is not None and thought is not str:
         raise GraphError(
             f"tree_of_thought(thought={thought!r}, options=...): options are texts, so write thought=str"

@@ -40,7 +40,7 @@ class Judge(Generic[T]):
     votes: int
 
     def __post_init__(self) -> None:
-        if self.value != "vote" and is_form(self.value):
+        if self.value != "vote" and (is_form(self.value) or not callable(cast("object", self.value))):
             worth_of(self.value)
 
     def __str__(self) -> str:
