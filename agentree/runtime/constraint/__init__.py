@@ -2,8 +2,8 @@
 torch.
 """
 
+from agentree.runtime.constraint.bound import Matcher, TokenConstraint
 from agentree.runtime.constraint.constraint import Constraint
-from agentree.runtime.constraint.matcher import Matcher, TokenConstraint
 from agentree.runtime.constraint.output import Output, compile_constraint, output_of
 from agentree.runtime.constraint.spec import Choice, JSONSchema, Regex
 from agentree.runtime.constraint.turns import (

@@ -1,12 +1,14 @@
 """Compiled constraints: what may be written, without regard to a tokenizer."""
 
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.arrange import arranged
+from agentree.runtime.constraint.bound import EngineName, TokenConstraint
 from agentree.runtime.constraint.grammar import STYLES, Grammar
-from agentree.runtime.constraint.matcher import TokenConstraint
+from agentree.runtime.constraint.matcher import TokenAutomaton
 from agentree.runtime.constraint.pattern import whole
 from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.schema import Schema
@@ -46,16 +48,41 @@ class Deadline:
             )
 
 
-class Constraint:
+class Constraint(ABC):
     """A compiled constraint. Shared by all requests with the same spec."""
 
-    engine: Literal["fsm", "llguidance"] = "fsm"
+    engine: EngineName
+    unchecked: tuple[str, ...] = ()
+    """Keywords, with their places, that are only checked afterwards (`lenient`)."""
+
+    @abstractmethod
+    def accepts(self, text: str | bytes) -> bool:
+        """Whether the whole text is legal."""
+
+    @abstractmethod
+    def forced(self, prefix: str | bytes = b"") -> bytes:
+        """The bytes that must follow `prefix`, as far as there is only one continuation."""
+
+    @abstractmethod
+    def arranged(self, value: object) -> Any:
+        """A JSON value with its keys in the order in which they are written.
+
+        Raises ValueError if the value is not legal in any order of its keys.
+        """
+
+    @abstractmethod
+    def bind(self, vocabulary: Vocabulary) -> TokenConstraint:
+        """The constraint over the tokens of a model; kept per tokenizer."""
+
+
+class Automaton(Constraint):
+    """A constraint as an automaton of this package's own."""
+
+    engine: EngineName = "fsm"
 
     def __init__(self, positions: Positions, book: Book | None = None, number: int = 0) -> None:
         self._positions = positions
-        self.unchecked: tuple[str, ...] = ()
-        """Keywords, with their places, that are only checked afterwards (`lenient`)."""
-        self._bound: dict[str, TokenConstraint] = {}
+        self._bound: dict[str, TokenAutomaton] = {}
         self._book = book
         self._number = number
 
@@ -87,15 +114,15 @@ class Constraint:
             position = position.step(byte)
         return position
 
-    def bind(self, vocabulary: Vocabulary) -> TokenConstraint:
+    def bind(self, vocabulary: Vocabulary) -> TokenAutomaton:
         """The constraint over the tokens of a model; kept per tokenizer."""
         found = self._bound.get(vocabulary.fingerprint)
         if found is None:
-            found = self._bound[vocabulary.fingerprint] = TokenConstraint(self._positions, vocabulary)
+            found = self._bound[vocabulary.fingerprint] = TokenAutomaton(self._positions, vocabulary)
         return found
 
 
-def compile_regex(spec: Regex, spare: int | None = SPARE, seconds: float = SECONDS) -> Constraint:
+def compile_regex(spec: Regex, spare: int | None = SPARE, seconds: float = SECONDS) -> Automaton:
     """The texts that a pattern matches as a whole."""
     tick = Deadline(seconds)
     terms = Terms(tick=tick)
@@ -103,10 +130,10 @@ def compile_regex(spec: Regex, spare: int | None = SPARE, seconds: float = SECON
     text = Text(automaton, spare=spare)
     if text.void:
         raise ConstraintError(f"pattern {spec.pattern!r} matches no text")
-    return Constraint(Positions(text, begin=tick.begin))
+    return Automaton(Positions(text, begin=tick.begin))
 
 
-def compile_choice(spec: Choice) -> Constraint:
+def compile_choice(spec: Choice) -> Automaton:
     """One of the options."""
     options = tuple(spec.options)
     if not options:
@@ -114,10 +141,10 @@ def compile_choice(spec: Choice) -> Constraint:
     for option in options:
         if any(0xD800 <= ord(c) <= 0xDFFF for c in option):
             raise ConstraintError(f"the option {option!r} has a lone surrogate, which no text can spell")
-    return Constraint(Positions(Text(TextAutomaton.of_texts(options, "raw"))))
+    return Automaton(Positions(Text(TextAutomaton.of_texts(options, "raw"))))
 
 
-def compile_schema(spec: JSONSchema, spare: int | None = SPARE, seconds: float = SECONDS) -> Constraint:
+def compile_schema(spec: JSONSchema, spare: int | None = SPARE, seconds: float = SECONDS) -> Automaton:
     """The JSON values of a schema."""
     tick = Deadline(seconds)
     book = Book(tick=tick)
@@ -133,7 +160,7 @@ def compile_set(
     spacing: Literal["template", "compact", "any"],
     spare: int | None,
     tick: Deadline,
-) -> Constraint:
+) -> Automaton:
     """The JSON values of a set; `tick` is what the book was made with."""
     try:
         grammar = Grammar(book, number, STYLES[spacing], spare)
@@ -141,4 +168,4 @@ def compile_set(
         raise ConstraintError("the schema or one of its patterns is nested too deeply") from None
     if not grammar.live(number):
         raise ConstraintError("no JSON value satisfies the schema: its keywords contradict each other")
-    return Constraint(Positions(Structure(grammar), number, tick.begin), book, number)
+    return Automaton(Positions(Structure(grammar), number, tick.begin), book, number)

@@ -1,25 +1,28 @@
-"""The state of one constrained request."""
+"""The state of one request under an automaton."""
 
 from agentree.errors import ConstraintError
+from agentree.runtime.constraint.bound import EngineName, Matcher, TokenConstraint
 from agentree.runtime.constraint.masks import Masks
 from agentree.runtime.constraint.positions import Position
 from agentree.runtime.constraint.vocabulary import Mask
 
 
-class TokenConstraint(Masks):
-    """A constraint over one vocabulary, shared by all requests."""
+class TokenAutomaton(Masks, TokenConstraint):
+    """An automaton over one vocabulary."""
 
-    def matcher(self, max_tokens: int) -> "Matcher":
+    engine: EngineName = "fsm"
+
+    def matcher(self, max_tokens: int) -> "AutomatonMatcher":
         """The state of one request. Raises ConstraintError if no complete text is sure to fit."""
         if max_tokens < self.min_tokens:
             raise ConstraintError(
                 f"max_tokens is {max_tokens}, but the shortest legal text takes {self.min_tokens} tokens: "
                 "raise max_tokens"
             )
-        return Matcher(self, max_tokens)
+        return AutomatonMatcher(self, max_tokens)
 
 
-class Matcher:
+class AutomatonMatcher(Matcher):
     """Follows one text token by token. From every state it lets happen, a complete text fits into
     `remaining`.
 
@@ -35,7 +38,6 @@ class Matcher:
         self._plan: tuple[int, ...] | None = None
         self._stopped = False
         self.remaining = max_tokens
-        """Budget left, in tokens. An end token takes none."""
 
     @property
     def accepting(self) -> bool:
@@ -126,9 +128,9 @@ class Matcher:
         self._position = after
         self.remaining -= 1
 
-    def copy(self) -> "Matcher":
+    def copy(self) -> "AutomatonMatcher":
         """An independent matcher in the same state."""
-        out = Matcher(self._constraint, self.remaining)
+        out = AutomatonMatcher(self._constraint, self.remaining)
         out._position = self._position
         out._plan = self._plan
         out._stopped = self._stopped

@@ -23,6 +23,7 @@ from agentree.runtime.constraint.constraint import (
     compile_regex,
     compile_schema,
 )
+from agentree.runtime.constraint.foreign import compile_foreign
 from agentree.runtime.constraint.pattern import whole
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.spec import Choice, JSONSchema, Regex
@@ -229,6 +230,7 @@ class _Frozen:
     spacing: Spacing
     closed: bool
     lenient: bool
+    fallback: Literal["llguidance"] | None = None
 
 
 def _frozen(spec: JSONSchema) -> _Frozen:
@@ -236,12 +238,23 @@ def _frozen(spec: JSONSchema) -> _Frozen:
         text = json.dumps(spec.schema, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ConstraintError(f"the schema is no JSON: {error}") from error
-    return _Frozen(text, spec.spacing, spec.closed, spec.lenient)
+    return _Frozen(text, spec.spacing, spec.closed, spec.lenient, spec.fallback)
 
 
 @lru_cache(maxsize=512)
 def _schema(spec: _Frozen, spare: int | None) -> Constraint:
-    return compile_schema(JSONSchema(json.loads(spec.text), spec.spacing, spec.closed, spec.lenient), spare)
+    given = JSONSchema(json.loads(spec.text), spec.spacing, spec.closed, spec.lenient, spec.fallback)
+    if spec.fallback is None:
+        return compile_schema(given, spare)
+    try:
+        return compile_schema(replace(given, lenient=False), spare)
+    except ConstraintError as refused:
+        try:
+            return compile_foreign(given)
+        except ConstraintError as also_refused:
+            if spec.lenient:
+                return compile_schema(given, spare)
+            raise ConstraintError(f"{refused}; {also_refused}") from refused
 
 
 @lru_cache(maxsize=512)

@@ -56,11 +56,16 @@ class JSONSchema:
     """Objects without `additionalProperties` are closed."""
     lenient: bool = False
     """Keywords that can't be enforced are checked afterwards instead of refused."""
+    fallback: Literal["llguidance"] | None = None
+    """Who enforces a schema that would be refused. llguidance is an optional extra."""
 
     def __post_init__(self) -> None:
-        """Raise InvalidArgument for a spacing that there is none of."""
+        """Raise InvalidArgument for a spacing or fallback that there is none of."""
+        if self.fallback not in (None, "llguidance"):
+            raise InvalidArgument(f"fallback={self.fallback!r} must be 'llguidance' or None")
         if self.spacing not in ("template", "compact", "any"):
             raise InvalidArgument(f"spacing={self.spacing!r} must be 'template', 'compact' or 'any'")
 
     def __hash__(self) -> int:
-        return hash((json.dumps(self.schema, default=repr), self.spacing, self.closed, self.lenient))
+        text = json.dumps(self.schema, default=repr)
+        return hash((text, self.spacing, self.closed, self.lenient, self.fallback))
