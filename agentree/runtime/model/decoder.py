@@ -86,7 +86,7 @@ class Decoder:
         device = self.device
         tokens = batch.ids.shape[0]
         heads, turned = config.heads, config.heads + config.kv_heads
-        plan = AttentionPlan(batch.rows, tokens, self.dtype, device)
+        plan = AttentionPlan(batch.rows, tokens, heads // config.kv_heads, self.dtype, device)
         slots, wanted = batch.slots.to(device), batch.wanted.to(device)
         rotation = self._rotary.at(batch.positions.to(device))
         hidden = self._embedding.index_select(0, batch.ids.to(device)).to(self.dtype)
