@@ -58,22 +58,42 @@ class InvalidValue(AgentreeError):
 class ContextOverflow(AgentreeError):
     """The transcript does not fit the model or the pool. Sizes are in tokens."""
 
-    def __init__(self, message: str, *, needed: int, limit: int) -> None:
+    transcript: TranscriptLike | None = None
+    """Where a node of a run met it: the transcript before the node's message."""
+    partial: object = None
+    """The latest output of a node then."""
+    run: str = ""
+    """Id of that run."""
+
+    def __init__(
+        self, message: str, *, needed: int, limit: int, prompt: int = 0, max_tokens: int = 0
+    ) -> None:
         super().__init__(message)
         self.needed = needed
         self.limit = limit
+        self.prompt = prompt
+        """Tokens of the prompt."""
+        self.max_tokens = max_tokens
+        """New tokens that were asked for."""
 
 
 class LimitReached(AgentreeError):
-    """A limit was hit with `on_limit="raise"`: carries the transcript and the partial result."""
+    """A limit was hit with `on_limit="raise"`: carries transcript, partial result and the run's id."""
 
     def __init__(
-        self, message: str, *, limit: str, transcript: TranscriptLike | None, partial: object = None
+        self,
+        message: str,
+        *,
+        limit: str,
+        transcript: TranscriptLike | None,
+        partial: object = None,
+        run: str = "",
     ) -> None:
         super().__init__(message)
         self.limit = limit
         self.transcript = transcript
         self.partial = partial
+        self.run = run
 
 
 class StrayCancellation(AgentreeError):

@@ -189,4 +189,5 @@ async def test_what_is_told_of_calls_when_a_run_is_cancelled() -> None:
         ("ended", "quick", "quick"),
         ("started", "slow", ""),
         ("ended", "slow", "interrupted: its result is unknown"),
+        ("ended", "queued", "not started: the run was cut off before"),
     ]

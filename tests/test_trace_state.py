@@ -265,6 +265,31 @@ def test_forks_in_forks_and_in_programs_that_are_called() -> None:
     ]
 
 
+def test_a_resumed_run_that_waits_for_a_person() -> None:
+    picture = Picture()
+    picture.feed(
+        dated(
+            [
+                ev.RunStarted(run="r", program="p", input=""),
+                ev.NodeRestored(run="r", path="a[0]", node="a", kind="llm"),
+                ev.NodeStarted(run="r", path="ask[0]", node="ask", kind="step"),
+                ev.NodeEnded(run="r", path="ask[0]", node="ask", error="waits for an answer: yes?"),
+                ev.NodeStarted(run="r", path="b[1]", node="b", kind="step"),
+                ev.NodeEnded(run="r", path="b[1]", node="b", error="cancelled"),
+                ev.QuestionAsked(run="r", path="ask[0]", text="yes?"),
+                ev.RunEnded(run="r", error="waits", status="waiting"),
+            ]
+        )
+    )
+    root = picture.runs["r"].root
+    assert drawn(root) == [["a, b", ["[0]", ["a"], ["ask"]], ["[1]", ["b"]]]]
+    assert {branch.path: branch.status for branch in root.walk() if not branch.children} == {
+        "a[0]": "done",
+        "ask[0]": "waiting",
+        "b[1]": "cancelled",
+    }
+
+
 def test_branches_that_a_step_makes_by_itself_are_below_its_visit() -> None:
     picture = Picture()
     picture.feed(

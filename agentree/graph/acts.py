@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -34,6 +34,11 @@ from agentree.tools import (
     tools_by_name,
     unknown_tool,
 )
+
+INTERRUPTED = "interrupted: its result is unknown"
+"""What is told of a call that was running when its run was cut off."""
+NOT_STARTED = "not started: the run was cut off before"
+"""What is told of a call that waited for its turn then."""
 
 if TYPE_CHECKING:
     from agentree.lm import Generation, Runtime, Transcript
@@ -122,7 +127,18 @@ class Visit:
         return await self.shared.journal.questions.ask(self.path, question, form)
 
     async def step(self, node: StepNode, value: object) -> object:
-        """Run the user's function, again after an exception as often as the node allows."""
+        """Run the user's function, and count the tokens of what it generates by itself."""
+        record = self.shared.record
+        before = len(record)
+        try:
+            return await self._tried(node, value)
+        finally:
+            spent = record.spent(self.path, since=before)
+            self.tokens += spent
+            self.task.trail.spend(spent)
+
+    async def _tried(self, node: StepNode, value: object) -> object:
+        """Again after an exception as often as the node allows."""
         attempt = 1
         while True:
             try:
@@ -162,7 +178,8 @@ class Visit:
         task.llm = node
         prompt = self._prompted(node, value)
         task.trail.turn()
-        made = await self.generate(node, prompt)
+        with task.trail.reserved(len(prompt._opened())):
+            made = await self.generate(node, prompt)
         if self.definition.distance[node.name] == float("inf") and made.transcript._holder is None:
             # The plan knows that nobody reads it again: no need to wait for the end of the run.
             session, owner = made.transcript._session, owner_of(self.scope)
@@ -170,8 +187,8 @@ class Visit:
         task.value = made.value
         return made.value
 
-    def _prompted(self, node: LlmNode | SampleNode, value: object) -> "Transcript":
-        """The transcript with the node's message. Raises LimitHit where no further turn may be taken."""
+    def _prompted(self, node: LlmNode | SampleNode, value: object, times: int = 1) -> "Transcript":
+        """The transcript with the node's message. Raises LimitHit where so many answers are not allowed."""
         message = cast("object", node.prompt(self.ctx(), value))
         if not isinstance(message, Message):
             raise GraphError(
@@ -184,18 +201,20 @@ class Visit:
             base = begin(self.lm, self.definition.heads[node.name])
             task.trunk = len(base)
         prompt = base + message
-        if reason := task.trail.forbids_turn(len(prompt)):
+        if reason := task.trail.forbids_turn(len(prompt._opened()) * times):
             raise task.hit(reason, transcript=base, pending=(message,))
         return prompt
 
     async def sample(self, node: SampleNode, value: object) -> "list[Generation[Any]]":
         """Let the model answer several times; the task's own transcript stays as it is."""
-        prompt = self.named(self._prompted(node, value))
-        self.task.trail.turn()
-        async with prompt.fork(node.n) as kids:
-            made = await kids.gen(node.output, max_tokens=node.max_tokens, temperature=node.temperature)
-        for generation in made:
-            self._count(generation)
+        prompt = self.named(self._prompted(node, value, node.n))
+        trail = self.task.trail
+        trail.turn()
+        with trail.reserved(len(prompt._opened()) * node.n):
+            async with prompt.fork(node.n) as kids:
+                made = await kids.gen(node.output, max_tokens=node.max_tokens, temperature=node.temperature)
+            for generation in made:
+                self._count(generation)
         self.task.value = made
         return made
 
@@ -251,9 +270,7 @@ class Visit:
         for call in new:
             self.calls[call.name] += 1
             task.trail.start(call)
-        came = await gather(
-            [lambda call=call: self._call_or_wait(known, call) for call in new], parallel=node.parallel
-        )
+        came = await self._call_all(known, new, node.parallel)
         if parked := [one for one in came if isinstance(one, Parked)]:
             raise Parked.all(parked)
         made = [one for one in came if not isinstance(one, Parked)]
@@ -267,6 +284,33 @@ class Visit:
         task.unanswered = None
         task.value = results
         return results
+
+    async def _call_all(
+        self, known: dict[str, Tool[..., Any]], calls: Sequence[ToolCall], parallel: int | None
+    ) -> list[ToolResult | Parked]:
+        """Run calls side by side. If that is cut off, what is known of each is remembered and told."""
+        came: dict[int, ToolResult | Parked | None] = {}
+
+        async def one(index: int) -> ToolResult | Parked:
+            came[index] = None
+            result = came[index] = await self._call_or_wait(known, calls[index])
+            return result
+
+        try:
+            return await gather([partial(one, i) for i in range(len(calls))], parallel=parallel)
+        except BaseException:
+            for i, call in enumerate(calls):
+                result = came.get(i)
+                if isinstance(result, ToolResult):
+                    self.task.trail.answered(result)
+                elif i not in came:
+                    said = ToolEnded(
+                        call=call.id, tool=call.name, content=NOT_STARTED, error=True, seconds=0.0
+                    )
+                    self.emit(said)
+                elif result is None:
+                    self.task.trail.answered(ToolResult(call, INTERRUPTED, error=True))
+            raise
 
     async def _call_or_wait(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> ToolResult | Parked:
         """One call; a call that waits for a person holds up no other one."""
@@ -284,7 +328,7 @@ class Visit:
                 return finished.result
         began = time.monotonic()
         self.emit(ToolStarted(call=call.id, tool=call.name, arguments=canonical_json(dict(call.args))))
-        content, error = "interrupted: its result is unknown", True
+        content, error = INTERRUPTED, True
         try:
             finished = refused or await self._finish(known[call.name], call)
             content, error = finished.result.content, finished.result.error

@@ -1,7 +1,8 @@
 """Keeps a run inside its limits: what was spent so far, and the signal that a limit stops an act."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,8 @@ class Budget:
     tool_calls: int = 0
     tokens: int = 0
     per_tool: Counter[str] = field(default_factory=Counter[str])
+    reserved: int = 0
+    """Prompt tokens of generations that are under way: as good as spent."""
 
 
 @dataclass(eq=False)
@@ -72,6 +75,18 @@ class Trail:
         for trail in self.chain():
             trail.budget.tokens += tokens
 
+    @contextmanager
+    def reserved(self, tokens: int) -> Generator[None]:
+        """While the block lasts, nobody else may plan with these prompt tokens."""
+        budgets = [trail.budget for trail in self.chain()]
+        for budget in budgets:
+            budget.reserved += tokens
+        try:
+            yield
+        finally:
+            for budget in budgets:
+                budget.reserved -= tokens
+
     def start(self, call: ToolCall) -> None:
         """Count a tool call that is about to be made."""
         for trail in self.chain():
@@ -113,12 +128,10 @@ class Trail:
                 continue
             if trail.turns >= limits.turns:
                 return budget, "turns", f"{limits.turns} turns are used up"
-            if limits.tokens is not None and budget.tokens + prompt_tokens >= limits.tokens:
-                return (
-                    budget,
-                    "tokens",
-                    f"of {limits.tokens} tokens {budget.tokens} are used, the next turn has more",
-                )
+            used = budget.tokens + budget.reserved
+            if limits.tokens is not None and used + prompt_tokens >= limits.tokens:
+                text = f"of {limits.tokens} tokens {used} are used, the next turn has {prompt_tokens} or more"
+                return budget, "tokens", text
         return None
 
     def forbids_calls(self, calls: Sequence[ToolCall]) -> "tuple[Budget, str, str] | None":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from agentree.errors import GraphError, InvalidArgument, LimitReached
+from agentree.errors import ContextOverflow, GraphError, InvalidArgument, LimitReached
 from agentree.events import NodeEnded, NodeRestored, NodeStarted
 from agentree.graph.acts import Visit, begin, not_run
 from agentree.graph.branches import Arrival, Branches
@@ -142,6 +142,8 @@ class Execution:
             raise
         except Exception as e:
             error = one_line(e)
+            if isinstance(e, ContextOverflow) and not e.run:
+                e.run, e.transcript, e.partial = self.shared.id, task.transcript, task.value
             if not getattr(e, "__notes__", ()):
                 e.add_note(f"in node {node.name!r}, visit {visit.path!r} of run {self.shared.id!r}")
             if self.keeper is not None:
@@ -339,7 +341,9 @@ class Execution:
         llms = [n for n in self.definition.nodes.values() if isinstance(n, LlmNode)]
         if self.limits is None or self.limits.on_limit == "raise" or not llms:
             text = f"program {self.definition.name!r}: {hit.text}"
-            raise LimitReached(text, limit=hit.limit, transcript=transcript, partial=hit.partial) from None
+            raise LimitReached(
+                text, limit=hit.limit, transcript=transcript, partial=hit.partial, run=self.shared.id
+            ) from None
         node = node or llms[0]
         if transcript is None:
             transcript = begin(self.shared.lm, self.definition.heads[node.name])

@@ -22,6 +22,21 @@ class Recorder:
         with self._lock:
             return list(self._ended)
 
+    def __len__(self) -> int:
+        """How many have ended so far."""
+        with self._lock:
+            return len(self._ended)
+
+    def spent(self, path: str, *, since: int) -> int:
+        """Prompt and output tokens of a visit's own generations, without the first `since` of the run."""
+        with self._lock:
+            found = self._ended[since:]
+        return sum(
+            e.prompt_tokens + e.sampled_tokens + e.forced_tokens
+            for e in found
+            if e.path == path or e.path.startswith(f"{path}[")
+        )
+
     @contextmanager
     def listening(self, bus: Bus) -> Generator[None]:
         """Record what the bus carries while the block lasts, on whatever thread emits it."""

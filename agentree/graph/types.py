@@ -48,7 +48,8 @@ class Limits:
     tool_calls: int | None = None
     """Tool calls of the whole run."""
     tokens: int | None = None
-    """Prompt and output tokens of all generations: no turn starts once they are used up."""
+    """Prompt and output tokens of all generations: no turn starts once they are used up. The prompts of turns
+    that are under way count as used; what a step generates by itself counts when the step is over."""
     seconds: float | None = None
     """From the start of the run; whatever is under way then is cancelled."""
     repeats: int = 3

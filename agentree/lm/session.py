@@ -208,6 +208,8 @@ class Session:
                     "shorten the transcript or ask for fewer tokens",
                     needed=prompt + new,
                     limit=size,
+                    prompt=prompt,
+                    max_tokens=new,
                 )
 
     def number(self) -> int:

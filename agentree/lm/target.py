@@ -70,13 +70,18 @@ async def _kept(session: Session, key: tuple[Any, ...], make: Callable[[], Targe
         full = (key, tuple(map(type, key)), repr(key))
         found = session.targets.get(full)
     except TypeError:
-        return await to_thread.run_sync(make)
+        return await _made(make)
     if found is None:
-        found = await to_thread.run_sync(make)
+        found = await _made(make)
         session.targets[full] = found
         while len(session.targets) > KEPT:
             session.targets.pop(next(iter(session.targets)))
     return found
+
+
+async def _made(make: Callable[[], Target]) -> Target:
+    # A cancelled caller doesn't wait for the thread: what it compiles is kept by its content all the same.
+    return await to_thread.run_sync(make, abandon_on_cancel=True)
 
 
 def _bind(session: Session, types: Sequence[Any]) -> Target:

@@ -40,4 +40,6 @@ def refuse_unfit(request: Request, *, context: int, slots: int, vocab: int) -> N
                 f"{what} holds {limit}: {remedy}",
                 needed=needed,
                 limit=limit,
+                prompt=prompt,
+                max_tokens=request.max_tokens,
             )

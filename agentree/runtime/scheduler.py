@@ -321,4 +321,6 @@ class Scheduler:
             f"with a larger kv_tokens, or shorten the prompt or max_tokens",
             needed=sequence.length + needed,
             limit=self._scratch,
+            prompt=sequence.prompt_length,
+            max_tokens=sequence.request.max_tokens,
         )

@@ -250,6 +250,8 @@ class ScriptedEngine:
                 f"but the scripted KV pool holds {self._slots}: open it with a larger kv_tokens",
                 needed=needed,
                 limit=self._slots,
+                prompt=len(request.prompt),
+                max_tokens=request.max_tokens,
             )
 
     def check(self) -> None:

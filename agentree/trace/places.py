@@ -2,7 +2,7 @@
 
 import re
 
-from agentree.events import Event, NodeStarted
+from agentree.events import Event, NodeRestored, NodeStarted
 from agentree.trace.tree import Branch, path_of, split_path
 
 _VISIT = re.compile(r"(?P<node>.*?)(?P<indices>(?:\[\d+\])+)(?P<visit>#\d+)?", re.DOTALL)
@@ -28,7 +28,8 @@ class Places:
         """The branch of an event's path, which is now the one touched last."""
         found = self._known.get(event.path)
         if found is None:
-            found = self._visit(event.path) if isinstance(event, NodeStarted) else self._nested(event.path)
+            begins = isinstance(event, NodeStarted | NodeRestored)
+            found = self._visit(event.path) if begins else self._nested(event.path)
             self._known[event.path] = found
         branch: Branch | None = found
         while branch is not None:

@@ -146,8 +146,12 @@ class Picture:
                 self._fold_generation(event)
             case ev.ToolStarted() | ev.ToolEnded():
                 self._fold_call(event)
-            case ev.RunStarted() | ev.RunEnded() | ev.NodeStarted() | ev.NodeEnded():
+            case ev.RunStarted() | ev.RunEnded():
                 self._fold_run(event)
+            case ev.NodeStarted() | ev.NodeEnded() | ev.NodeRestored():
+                self._fold_node(event)
+            case ev.QuestionAsked():
+                self._branch(event).status = "waiting"
             case ev.Forked():
                 self._fold_fork(event)
             case ev.ModelLoading():
@@ -238,23 +242,26 @@ class Picture:
         call.content = event.content[:KEPT_TEXT]
         call.seconds = event.seconds
 
-    def _fold_run(self, event: ev.RunStarted | ev.RunEnded | ev.NodeStarted | ev.NodeEnded) -> None:
+    def _fold_run(self, event: ev.RunStarted | ev.RunEnded) -> None:
+        run = self._run(event.run)
+        if isinstance(event, ev.RunStarted):
+            run.program, run.input = event.program, event.input[:KEPT_TEXT]
+            return
+        run.status, run.error = event.status, event.error[:KEPT_TEXT]
+        run.output = event.output[:KEPT_TEXT]
+        for branch in run.root.walk():
+            if branch.status == "running":
+                branch.status = event.status
+
+    def _fold_node(self, event: ev.NodeStarted | ev.NodeEnded | ev.NodeRestored) -> None:
+        branch = self._branch(event)
         match event:
-            case ev.RunStarted():
-                run = self._run(event.run)
-                run.program, run.input = event.program, event.input[:KEPT_TEXT]
-            case ev.RunEnded():
-                run = self._run(event.run)
-                run.status, run.error = event.status, event.error[:KEPT_TEXT]
-                run.output = event.output[:KEPT_TEXT]
-                for branch in run.root.walk():
-                    if branch.status == "running":
-                        branch.status = event.status
             case ev.NodeStarted():
-                branch = self._branch(event)
                 branch.open, branch.status = True, "running"
             case ev.NodeEnded():
-                branch = self._branch(event)
                 branch.open = False
                 branch.error = event.error[:KEPT_TEXT]
-                branch.status = "failed" if event.error else "done"
+                cut_off = event.error == "cancelled"
+                branch.status = "cancelled" if cut_off else "failed" if event.error else "done"
+            case ev.NodeRestored():
+                branch.status = "done"
