@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 SUITE = {
+    "workloads": ("seven agent workloads on the embedded model: time, tokens, cache", ()),
     "cache": ("tree work and eviction, without a model", ()),
     "replay": ("recorded agents against the cache, for lru, plan and the optimum", ()),
     "agents": ("recorded agents as programs on the scripted runtime, to the token", ()),
