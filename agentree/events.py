@@ -134,6 +134,27 @@ class TextGenerated(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolCallNamed(Event):
+    """The tool that a running generation calls is certain, perhaps before its name is written out."""
+
+    request: int
+    index: int
+    """Which call of the turn, from 0."""
+    tool: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCallWritten(Event):
+    """The arguments of a call are complete, while the generation may go on with more calls."""
+
+    request: int
+    index: int
+    tool: str
+    arguments: str
+    """As JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GenerationEnded(Event):
     """A request is over. Counts in tokens: `cached + computed = prompt`, `sampled + forced = output`."""
 
@@ -149,6 +170,8 @@ class GenerationEnded(Event):
     seconds: float
     miss: str = ""
     """Why the computed part was not in the cache, in words; "" if only new text was computed."""
+    engine: Literal["", "fsm", "llguidance"] = ""
+    """Who forced the text; "" for free text."""
 
 
 @dataclass(frozen=True, kw_only=True)

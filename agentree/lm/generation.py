@@ -24,7 +24,7 @@ class Usage:
     cached_tokens: int | None
     computed_tokens: int | None
     output_tokens: int
-    """sampled + forced"""
+    """sampled + forced, with what a stop string cut off, without an end token"""
     forced_tokens: int | None
     forward_passes: int | None
 

@@ -296,11 +296,11 @@ class Engine:
         self._hear(sequence.ticket.sink.failed, error)
 
     def _report(self, sequence: Live, text: str) -> None:
-        if not text:
-            return
-        if sequence.ticket.sink.progress is not None:
+        if text and sequence.ticket.sink.progress is not None:
             self._hear(sequence.ticket.sink.progress, Progress(text, sequence.generated))
-        self._reporter.text(sequence, text)
+        if text:
+            self._reporter.text(sequence, text)
+        self._reporter.calls(sequence)
 
     def _hear(self, call: Callable[[T], None], what: T) -> None:
         """Call a sink at the end of the step, when the stats already tell of what it says."""

@@ -13,8 +13,11 @@ from agentree.events import (
     PoolState,
     Preempted,
     TextGenerated,
+    ToolCallNamed,
+    ToolCallWritten,
 )
 from agentree.runtime.cache import Cache, Eviction
+from agentree.runtime.constraint import CallNamed
 from agentree.runtime.request import Scope
 from agentree.runtime.scheduler import Scheduler
 from agentree.runtime.sequence import Sequence
@@ -66,6 +69,29 @@ class Reporter:
                 )
             )
 
+    def calls(self, sequence: Sequence) -> None:
+        """Tell of tool calls as far as they are written."""
+        if sequence.watch is None or not self._bus.watched:
+            return
+        scope, number = sequence.request.scope, sequence.ticket.number
+        data = sequence.text.data_from(sequence.watched)
+        sequence.watched += len(data)
+        for news in sequence.watch.push(data):
+            self._bus.emit(
+                ToolCallNamed(
+                    run=scope.run, path=scope.path, request=number, index=news.index, tool=news.tool
+                )
+                if isinstance(news, CallNamed)
+                else ToolCallWritten(
+                    run=scope.run,
+                    path=scope.path,
+                    request=number,
+                    index=news.index,
+                    tool=news.tool,
+                    arguments=news.arguments,
+                )
+            )
+
     def preempted(self, sequence: Sequence, lost: int) -> None:
         """A request gave its slots back; `lost` private tokens have to be computed again."""
         self.counters.preempted_requests += 1
@@ -95,6 +121,7 @@ class Reporter:
                 finish=finish,
                 seconds=time.monotonic() - sequence.started,
                 miss=sequence.miss,
+                engine=sequence.request.constraint.engine if sequence.request.constraint else "",
             )
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentree.runtime.cache import Lock
-from agentree.runtime.constraint import Matcher
+from agentree.runtime.constraint import CallWatch, Matcher
 from agentree.runtime.request import Request, Result, Ticket, TokenCounts
 from agentree.runtime.text import TextStream
 
@@ -28,6 +28,8 @@ class Sequence:
     ticket: Ticket
     text: TextStream
     matcher: Matcher | None
+    watch: CallWatch | None
+    """What tells of tool calls in the text."""
     ids: NDArray[np.int32]
     row: NDArray[np.int64]
     length: int
@@ -48,6 +50,8 @@ class Sequence:
     passes: int = 0
     logprob: float = 0.0
     near_ties: int = 0
+    watched: int = 0
+    """Bytes of the text that `watch` has seen."""
     scores: list[float] = field(default_factory=list[float])
     miss: str = ""
     rank: tuple[int, tuple[int, ...], int] | None = None
@@ -66,6 +70,7 @@ class Sequence:
             ticket=ticket,
             text=text,
             matcher=matcher,
+            watch=request.constraint.watch() if request.constraint else None,
             ids=ids,
             row=np.empty(len(ids), np.int64),
             length=n,

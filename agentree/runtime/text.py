@@ -51,6 +51,10 @@ class TextStream:
         """The whole text, cut where a stop string begins."""
         return self._data[: self.stopped_at].decode(errors="replace")
 
+    def data_from(self, start: int) -> bytes:
+        """All bytes from an offset on, whether they form whole characters or not."""
+        return bytes(self._data[start:])
+
     def kept(self) -> tuple[int, bytes]:
         """How many leading tokens lie wholly in the text, and the bytes of the text past them."""
         if self.stopped_at is None:

@@ -4,6 +4,7 @@ torch.
 
 from agentree.runtime.constraint.bound import Matcher, TokenConstraint
 from agentree.runtime.constraint.constraint import Constraint
+from agentree.runtime.constraint.forming import CallNamed, CallWatch, CallWritten
 from agentree.runtime.constraint.output import Output, compile_constraint, output_of
 from agentree.runtime.constraint.spec import Choice, JSONSchema, Regex
 from agentree.runtime.constraint.turns import (
@@ -19,6 +20,9 @@ from agentree.runtime.constraint.vocabulary import Vocabulary
 __all__ = [
     "FINAL",
     "Answer",
+    "CallNamed",
+    "CallWatch",
+    "CallWritten",
     "Choice",
     "Constraint",
     "JSONSchema",

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Literal
 
+from agentree.runtime.constraint.forming import CallWatch
 from agentree.runtime.constraint.vocabulary import Mask
 
 EngineName = Literal["fsm", "llguidance"]
@@ -56,3 +57,7 @@ class TokenConstraint(ABC):
     @abstractmethod
     def matcher(self, max_tokens: int) -> Matcher:
         """The state of one request. Raises ConstraintError if no complete text is sure to fit."""
+
+    def watch(self) -> CallWatch | None:
+        """What tells of tool calls while they are written; None where the text holds none."""
+        return None

@@ -2,6 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from agentree.errors import ConstraintError
@@ -12,6 +13,7 @@ from agentree.runtime.constraint.matcher import TokenAutomaton
 from agentree.runtime.constraint.pattern import whole
 from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.schema import Schema
+from agentree.runtime.constraint.shapes import Objects
 from agentree.runtime.constraint.spec import Choice, JSONSchema, Regex
 from agentree.runtime.constraint.structure import Structure
 from agentree.runtime.constraint.terms import Terms
@@ -80,8 +82,15 @@ class Automaton(Constraint):
 
     engine: EngineName = "fsm"
 
-    def __init__(self, positions: Positions, book: Book | None = None, number: int = 0) -> None:
+    def __init__(
+        self,
+        positions: Positions,
+        book: Book | None = None,
+        number: int = 0,
+        calls: Mapping[Objects, str] | None = None,
+    ) -> None:
         self._positions = positions
+        self._calls = calls
         self._bound: dict[str, TokenAutomaton] = {}
         self._book = book
         self._number = number
@@ -118,7 +127,8 @@ class Automaton(Constraint):
         """The constraint over the tokens of a model; kept per tokenizer."""
         found = self._bound.get(vocabulary.fingerprint)
         if found is None:
-            found = self._bound[vocabulary.fingerprint] = TokenAutomaton(self._positions, vocabulary)
+            found = TokenAutomaton(self._positions, vocabulary, self._calls)
+            self._bound[vocabulary.fingerprint] = found
         return found
 
 
@@ -160,12 +170,13 @@ def compile_set(
     spacing: Literal["template", "compact", "any"],
     spare: int | None,
     tick: Deadline,
+    calls: Mapping[Objects, str] | None = None,
 ) -> Automaton:
-    """The JSON values of a set; `tick` is what the book was made with."""
+    """The JSON values of a set; `tick` is what the book was made with, `calls` the shapes of tool calls."""
     try:
         grammar = Grammar(book, number, STYLES[spacing], spare)
     except RecursionError:
         raise ConstraintError("the schema or one of its patterns is nested too deeply") from None
     if not grammar.live(number):
         raise ConstraintError("no JSON value satisfies the schema: its keywords contradict each other")
-    return Automaton(Positions(Structure(grammar), number, tick.begin), book, number)
+    return Automaton(Positions(Structure(grammar), number, tick.begin), book, number, calls)

@@ -1,16 +1,31 @@
 """The state of one request under an automaton."""
 
+from collections.abc import Mapping
+
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.bound import EngineName, Matcher, TokenConstraint
+from agentree.runtime.constraint.forming import CallWatch
 from agentree.runtime.constraint.masks import Masks
-from agentree.runtime.constraint.positions import Position
-from agentree.runtime.constraint.vocabulary import Mask
+from agentree.runtime.constraint.positions import Position, Positions
+from agentree.runtime.constraint.shapes import Objects
+from agentree.runtime.constraint.vocabulary import Mask, Vocabulary
 
 
 class TokenAutomaton(Masks, TokenConstraint):
     """An automaton over one vocabulary."""
 
     engine: EngineName = "fsm"
+
+    def __init__(
+        self, positions: Positions, vocabulary: Vocabulary, calls: Mapping[Objects, str] | None = None
+    ) -> None:
+        """`calls`: shapes of tool calls with the tools' names, for `watch`."""
+        super().__init__(positions, vocabulary)
+        self._calls = calls or {}
+
+    def watch(self) -> CallWatch | None:
+        """What tells of tool calls while they are written; None where the text holds none."""
+        return CallWatch(self.positions.start, self._calls) if self._calls else None
 
     def matcher(self, max_tokens: int) -> "AutomatonMatcher":
         """The state of one request. Raises ConstraintError if no complete text is sure to fit."""

@@ -76,6 +76,7 @@ class ObjectMachine(Machine):
         grammar = structure.grammar
         self._structure = structure
         self._form = form
+        self.shape = form.shape
         self._size = len(form.properties)
         self._tails = Tails(grammar, form)
         self._comma, self._colon = grammar.style.comma, grammar.style.colon

@@ -85,8 +85,9 @@ def _compile(
         value = replace(book.none, arrays=(Arrays((), item, 1, MOST_CALLS),), objects=tuple(answers))
     else:
         value = replace(book.none, objects=(*calls, *answers))
+    shapes = dict(zip(calls, arguments, strict=True))
     try:
-        constraint = compile_set(book, book.given(value), spacing, longest, tick)
+        constraint = compile_set(book, book.given(value), spacing, longest, tick, shapes)
     except ConstraintError:
         _blame(book, arguments, tick)
         raise
