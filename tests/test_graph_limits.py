@@ -1,17 +1,27 @@
 """Limits: each is checked before the act, and its error carries what the run had."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
-from agentree.errors import ContextOverflow, LimitReached
-from agentree.events import GenerationStarted, RunStarted, ToolEnded, ToolStarted
+from agentree.errors import ContextOverflow, InvalidArgument, LimitReached
+from agentree.events import (
+    GenerationEnded,
+    GenerationStarted,
+    NodeStarted,
+    RunStarted,
+    ToolEnded,
+    ToolStarted,
+)
 from agentree.graph import Ctx, Graph, Limits
+from agentree.graph.plan import Extend
 from agentree.graph.program import Program
 from agentree.messages import Message, user
-from agentree.testing import ScriptedRuntime, final_answer
-from agentree.tools import ToolCalls, ToolResult, tool, tool_result
+from agentree.testing import ScriptedRequest, ScriptedRuntime, final_answer
+from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
 
 pytestmark = pytest.mark.anyio
 
@@ -196,3 +206,111 @@ async def test_an_overflow_is_told_before_the_prefill_with_all_sizes() -> None:
     assert "fine" in error.transcript.text
     assert error.partial == "fine"
     assert len([e for e in events if isinstance(e, GenerationStarted)]) == 1
+
+
+class Full(BaseModel):
+    """The transcript has grown too long."""
+
+
+def compacting(most: int) -> Program[None, str, str]:
+    """ReAct that goes on from a summary once its transcript is longer than `most` tokens."""
+    g = Graph("compacting", input=str, output=str)
+
+    @g.llm(str, tools=[look], max_tokens=200, system="Look things up.")
+    def think(ctx: Ctx, given: str | list[ToolResult]) -> Message:
+        return user(given) if isinstance(given, str) else tool_result(given)
+
+    act = g.tools(look)
+
+    @g.step
+    async def measure(ctx: Ctx, results: list[ToolResult]) -> list[ToolResult] | Full:
+        after = ctx.transcript + tool_result(results)
+        if len(after) <= most:
+            return results
+        ctx.goto(after)
+        return Full()
+
+    @g.llm(str, max_tokens=60)
+    def summarize(ctx: Ctx, full: Full) -> Message:
+        return user("Sum up what was asked and found.")
+
+    g.edge(g.start, think)
+    g.branch(think).case(ToolCalls, act).case(str, g.end)
+    g.edge(act, measure)
+    g.branch(measure).case(Full, summarize).case(list, think)
+    g.edge(summarize, think, transcript="fresh")
+    return g.compile(limits=Limits(turns=12))
+
+
+def long_run(request: ScriptedRequest) -> object:
+    if request.path.startswith("summarize"):
+        return f"summary {request.path}"
+    visit = int(request.path.partition("#")[2] or 1)
+    return final_answer("done") if visit == 6 else ToolCall("", "look", {"word": f"w{visit}"})
+
+
+async def test_a_summary_starts_a_fresh_transcript() -> None:
+    async with ScriptedRuntime(long_run) as lm:
+        async with compacting(10_000).stream("go", lm=lm) as run:
+            _ = [event async for event in run]
+        whole = len(run.transcript)
+        async with compacting(whole // 2).stream("go", lm=lm) as run:
+            events = [event async for event in run]
+        lm.check()
+    assert run.output == "done"
+    visits = [e.path for e in events if isinstance(e, NodeStarted) and e.kind == "llm"]
+    assert "summarize" in visits
+    begins = [e for e in events if isinstance(e, GenerationEnded) and e.path.startswith("think")]
+    after = begins[[e.path for e in begins].index(visits[visits.index("summarize") + 1])]
+    assert "summary summarize" in run.transcript.text
+    assert "found w1" not in run.transcript.text
+    static = len("Look things up.")
+    assert static < after.cached_tokens < after.prompt_tokens < whole // 2
+
+
+def test_the_plan_says_where_a_transcript_ends() -> None:
+    program = compacting(100)
+    assert "(with a new transcript) think (again)" in program.explain()
+    assert "release summarize" in program.explain()
+    prompts = [
+        op for op in program.plan.blocks["think"] if isinstance(op, Extend) and op.parts == ("prompt",)
+    ]
+    assert [op.onto for op in prompts] == [("", "think")]
+
+
+def test_a_fresh_transcript_may_have_a_system_message_of_its_own() -> None:
+    g = Graph("two", input=str, output=str)
+
+    @g.llm(str, system="First.")
+    def first(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @g.llm(str, system="Second.")
+    def second(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    g.edge(g.start, first)
+    g.edge(first, second, transcript="fresh")
+    g.edge(second, g.end)
+    assert g.compile()
+    with pytest.raises(InvalidArgument, match="write 'continue' or 'fresh'"):
+        g.edge(first, second, transcript="new")  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_summary_survives_a_restart(tmp_path: Path) -> None:
+    """A run that is cut off after its summary goes on from it, and comes to the same."""
+    async with ScriptedRuntime(long_run) as lm:
+        program = compacting(900)
+        expected = await program.run("go", lm=lm, seed=3)
+
+        def broken(request: ScriptedRequest) -> object:
+            return OSError("cut off") if request.path == "think#6" else long_run(request)
+
+    journal = tmp_path / "runs.journal"
+    async with ScriptedRuntime(broken) as lm:
+        listening = lm.bus.subscribe(lambda: None)
+        with pytest.raises(OSError, match="cut off"):
+            await program.run("go", lm=lm, seed=3, journal=journal)
+        run = next(e.run for e in listening.take() if isinstance(e, RunStarted))
+    async with ScriptedRuntime(long_run) as lm:
+        assert await program.resume(run, lm=lm, journal=journal) == expected

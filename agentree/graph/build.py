@@ -359,11 +359,31 @@ class Graph(Generic[S, I, O]):
         self._routes.extend((end, Edge(node)) for end in ends)
         return node
 
-    def edge(self, a: Node[S, Any, T], b: Node[S, T, Any], /, *, max_visits: int | None = None) -> None:
-        """After `a` comes `b`. `max_visits` bounds how often one task may pass here."""
+    def edge(
+        self,
+        a: Node[S, Any, T],
+        b: Node[S, T, Any],
+        /,
+        *,
+        max_visits: int | None = None,
+        transcript: Literal["continue", "fresh"] = "continue",
+    ) -> None:
+        """After `a` comes `b`.
+
+        Args:
+            a: The node before.
+            b: The node after.
+            max_visits: Bounds how often one task may pass here.
+            transcript: "fresh" ends it here: only the value goes on, and the next llm node begins another one
+                with its static prefix, as after a summary.
+        """
         if max_visits is not None:
             whole_number(f"edge {a.name!r} -> {b.name!r} (max_visits", max_visits, 1)
-        self._routes.append((self._own(a), Edge(self._own(b), max_visits)))
+        if transcript not in ("continue", "fresh"):
+            raise InvalidArgument(
+                f"edge {a.name!r} -> {b.name!r} (transcript={transcript!r}): write 'continue' or 'fresh'"
+            )
+        self._routes.append((self._own(a), Edge(self._own(b), max_visits, transcript == "fresh")))
 
     def branch(self, a: Node[S, Any, object], /) -> Case[S]:
         """After `a` it depends on its output: add `.case(Type, to, where=)` and `.otherwise(to)`."""

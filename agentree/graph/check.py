@@ -252,7 +252,8 @@ def _heads(nodes: dict[str, NodeSpec], flow: TranscriptFlow) -> dict[str, Head]:
         if node.system is not None and others:
             raise GraphError(
                 f"llm node {node.name!r} has system=..., but {others[0]!r} comes before it and has begun the "
-                "transcript: give system= to the first llm node of the path, or join with keep='none'"
+                "transcript: give system= to the first llm node of the path, join with keep='none', or lead "
+                "to it by an edge with transcript='fresh'"
             )
     samples = [node for node in nodes.values() if isinstance(node, SampleNode)]
     heads = {node.name: Head(node.system, (), ()) for node in samples}

@@ -390,6 +390,8 @@ def _passed(task: Task, node: NodeSpec, edge: Edge) -> NodeSpec:
             text = f"the edge {way[0]!r} -> {way[1]!r} was passed {edge.max_visits} times, its max_visits"
             raise task.hit((task.trail.budget, "max_visits", text))
         task.trail.passes[way] += 1
+    if edge.fresh:
+        task.transcript = task.unanswered = None
     return edge.to
 
 

@@ -131,6 +131,8 @@ class Edge:
 
     to: NodeSpec
     max_visits: int | None = None
+    fresh: bool = False
+    """The transcript ends here: the next llm node begins another one."""
 
 
 @dataclass(frozen=True)

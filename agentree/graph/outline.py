@@ -79,8 +79,9 @@ def actual(event: GenerationEnded) -> str:
 def ways(route: object) -> list[tuple[str, NodeSpec]]:
     """Where a route leads to, with what is written at each way."""
     if isinstance(route, Edge):
-        bound = "" if route.max_visits is None else f"(at most {route.max_visits}x) "
-        return [(bound, route.to)]
+        notes = ["with a new transcript"] if route.fresh else []
+        notes += [] if route.max_visits is None else [f"at most {route.max_visits}x"]
+        return [(f"({', '.join(notes)}) " if notes else "", route.to)]
     if isinstance(route, MapWay):
         each = "each: " if route.parallel is None else f"each, {route.parallel} at a time: "
         return [(each, route.to)]

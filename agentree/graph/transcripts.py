@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agentree.graph.nodes import (
     CallNode,
+    Edge,
     ForkWay,
     JoinNode,
     LlmNode,
@@ -29,10 +30,16 @@ class TranscriptFlow:
 def transcript_flow(
     nodes: Mapping[str, NodeSpec], ways: Mapping[str, Route], regions: Regions
 ) -> TranscriptFlow:
-    """A join that keeps "fork" takes what reached its fork, "winner" what its arms give, "none" nothing."""
+    """A join that keeps "fork" takes what reached its fork, "winner" what its arms give, "none" nothing.
+
+    Nothing passes an edge with a fresh transcript.
+    """
     after: dict[str, list[str]] = {name: [] for name in nodes}
     fresh = ["start"]
     for name, route in ways.items():
+        if isinstance(route, Edge) and route.fresh:
+            fresh.append(route.to.name)
+            continue
         for to in targets(route):
             if not isinstance(to, JoinNode) or to.keep == "winner":
                 after[name].append(to.name)

@@ -101,7 +101,7 @@ def _outputs(node: LlmNode | SampleNode) -> tuple[Any, ...]:
 
 def _route(route: Route) -> list[Any]:
     if isinstance(route, Edge):
-        return ["edge", route.to.name]
+        return ["edge", route.to.name, *(["fresh"] if route.fresh else [])]
     if isinstance(route, MapWay):
         return ["map", route.to.name]
     if isinstance(route, Branch):
