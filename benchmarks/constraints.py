@@ -1,23 +1,53 @@
-"""Constraint engine: compile times, masks, forced share; beside other engines if they are installed.
+"""Constraint engines on real schemas: what they get right, and what compiling and masks cost.
 
-python benchmarks/constraints.py SCHEMAS.jsonl --tokenizer tokenizer.json
+    python -m benchmarks.constraints [--limit N] [--tokenizer tokenizer.json]
 
-Each line of the file holds a `schema` and a list of `valid` instances. Times are processor time of a thread.
+All engines that are installed (llguidance, xgrammar) walk the same instances by the tokens of the embedded
+model's tokenizer, spaced as json.dumps does. A schema is right if every valid instance is accepted and every
+invalid one is not. Times are processor time of the process, so that a busy machine counts less.
 """
 
 import argparse
-import importlib.util
 import json
+import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from jsonschema import Draft202012Validator
 from tokenizers import Tokenizer
 
-from agentree.errors import ConstraintError
-from agentree.runtime.constraint import JSONSchema, Vocabulary
-from agentree.runtime.constraint.constraint import compile_schema
+from agentree.runtime.constraint import Vocabulary
+from agentree.runtime.constraint.constraint import Automaton
+from agentree.runtime.model.catalog import DEFAULT
+from agentree.runtime.model.folder import resolve
+from benchmarks.bfcl import KINDS, SHARED, json_schema, lines
+from benchmarks.engines import ROOM, Compiled, RefusedError, engines, ours
+
+
+@dataclass(frozen=True)
+class Row:
+    """A schema with instances that it accepts and refuses."""
+
+    schema: Any
+    valid: list[Any]
+    invalid: list[Any] = field(default_factory=list[Any])
+
+
+@dataclass
+class Times:
+    """Of one engine over one set of schemas, in milliseconds."""
+
+    verdicts: Counter[str] = field(default_factory=Counter[str])
+    compiling: list[float] = field(default_factory=list[float])
+    first: list[float] = field(default_factory=list[float])
+    later: list[float] = field(default_factory=list[float])
+    again: list[float] = field(default_factory=list[float])
 
 
 def byte_letters() -> dict[str, int]:
@@ -44,105 +74,214 @@ def read_vocabulary(path: Path) -> Vocabulary:
     return Vocabulary(tokens, end_ids=special, encode=encode, fingerprint=str(path))
 
 
+def schema_bench() -> list[Row]:
+    """300 schemas of JSONSchemaBench with instances."""
+    path = SHARED / "data" / "jsb_dev.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [Row(r["schema"], r["valid"], r["invalid"]) for r in rows]
+
+
+def leaderboard() -> list[Row]:
+    """Each tool of the function-calling leaderboard once, with the arguments of the right answers."""
+    found: dict[str, Row] = {}
+    for kind in KINDS:
+        answers = {row["id"]: row["ground_truth"] for row in lines(f"answer_{kind}")}
+        for row in lines(kind):
+            schemas = {f["name"]: json_schema(f["parameters"]) for f in row["function"]}
+            for name, schema in schemas.items():
+                found.setdefault(
+                    json.dumps([name, schema]), Row({**schema, "additionalProperties": False}, [])
+                )
+            for call in answers[row["id"]]:
+                for name, options in call.items():
+                    row_of = found[json.dumps([name, schemas[name]])]
+                    given = {k: v[0] for k, v in options.items() if v[0] != ""}
+                    if cast("Any", Draft202012Validator(row_of.schema)).is_valid(given):
+                        row_of.valid.append(given)
+    return list(found.values())
+
+
+def seal_tools() -> list[Row]:
+    """1,019 tools without instances."""
+    types = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+    rows: list[Row] = []
+    for line in (SHARED / "data" / "agents" / "sealtools" / "tool.jsonl").read_text().splitlines():
+        given = json.loads(line)
+        properties = {
+            name: {"type": types.get(about.get("type"), "string")}
+            for name, about in given["parameters"].items()
+        }
+        required = [name for name in given["required"] if name in properties]
+        rows.append(
+            Row(
+                {
+                    "type": "object",
+                    "properties": properties,
+                    "required": required,
+                    "additionalProperties": False,
+                },
+                [],
+            )
+        )
+    return rows
+
+
+def declared(schema: Any, value: Any) -> Any:
+    """A value with its keys in the order in which the schema's own `properties` have them."""
+    if isinstance(value, list):
+        items: Any = cast("Mapping[str, Any]", schema).get("items", {}) if isinstance(schema, dict) else {}
+        return [declared(items, v) for v in cast("list[Any]", value)]
+    if not isinstance(value, dict) or not isinstance(schema, dict):
+        return cast("Any", value)
+    members = cast("dict[str, Any]", value)
+    properties = cast("dict[str, Any]", cast("dict[str, Any]", schema).get("properties") or {})
+    ordered = [*(k for k in properties if k in members), *(k for k in members if k not in properties)]
+    return {k: declared(properties.get(k, {}), members[k]) for k in ordered}
+
+
 def timed(do: Callable[[], Any], into: list[float]) -> Any:
     """Runs and notes the milliseconds."""
-    start = time.thread_time()
+    start = time.process_time()
     out = do()
-    into.append((time.thread_time() - start) * 1e3)
+    into.append((time.process_time() - start) * 1e3)
     return out
 
 
-def quantiles(values: list[float]) -> str:
-    """Median, 90 % and 99 %, in milliseconds."""
-    ordered = sorted(values)
-    if not ordered:
-        return "-"
-    return " / ".join(
-        f"{ordered[min(int(len(ordered) * p), len(ordered) - 1)]:.4f}" for p in (0.5, 0.9, 0.99)
-    )
+def spellings(row: Row, value: Any, constraint: Automaton | None) -> list[bytes]:
+    """A value in the orders of keys that an engine may want."""
+    orders = [value, declared(row.schema, value)]
+    if constraint is not None:
+        with suppress(ValueError):
+            orders.append(constraint.arranged(value))
+    texts = [json.dumps(o, ensure_ascii=False).encode("utf-8", "surrogatepass") for o in reversed(orders)]
+    return list(dict.fromkeys(texts))
 
 
-def measure(rows: list[dict[str, Any]], vocabulary: Vocabulary) -> dict[str, Any]:
-    """Walks every valid instance by the tokenizer's own tokens."""
-    compiles: list[float] = []
-    first: list[float] = []
-    cached: list[float] = []
-    runs: list[float] = []
-    total = forced = stray = refused = 0
+def follow(compiled: Compiled, ids: list[int], into: list[float]) -> bool:
+    """Whether a text is accepted; notes what each mask takes."""
+    walk = compiled(len(ids))
+    for token in ids:
+        timed(walk.mask, into)
+        if not walk.advance(token):
+            return False
+    return walk.complete()
+
+
+def try_schema(
+    row: Row,
+    compile_: Callable[[Any], Compiled],
+    times: Times,
+    vocabulary: Vocabulary,
+    order: Automaton | None,
+) -> None:
+    """Compile a schema, and walk its instances."""
+    noted: list[float] = []
+    try:
+        compiled = timed(lambda: compile_(row.schema), noted)
+    except RefusedError:
+        times.verdicts["refused"] += 1
+        return
+    times.compiling += noted
+    timed(compiled(ROOM).mask, times.first)
+
+    def accepted(value: Any) -> bool:
+        for text in spellings(row, value, order):
+            try:
+                ids = vocabulary.encode(text)
+            except UnicodeDecodeError:
+                continue
+            masks: list[float] = []
+            if ids and follow(compiled, ids, masks):
+                times.later += masks
+                follow(compiled, ids, times.again)
+                return True
+        return False
+
+    right = all(accepted(v) for v in row.valid) and not any(accepted(v) for v in row.invalid)
+    times.verdicts["right" if right else "wrong"] += 1
+
+
+def shares(rows: Iterable[Row], vocabulary: Vocabulary) -> str:
+    """How much of the valid instances is forced, and whether the runs are the tokenizer's own."""
+    forced = total = stray = runs = 0
     for row in rows:
         try:
-            constraint = timed(lambda row=row: compile_schema(JSONSchema(row["schema"])), compiles)
-        except ConstraintError:
-            refused += 1
+            _, constraint = ours(row.schema, vocabulary)
+        except RefusedError:
             continue
-        bound = constraint.bind(vocabulary)
-        for value in row["valid"]:
+        for value in row.valid:
             try:
                 text = json.dumps(constraint.arranged(value), ensure_ascii=False).encode()
             except ValueError:
                 continue
             ids = vocabulary.encode(text)
-            matcher = bound.matcher(len(ids) + 500)
+            matcher = constraint.bind(vocabulary).matcher(len(ids) + ROOM)
             at = 0
             while at < len(ids):
-                run = timed(lambda m=matcher, last=ids[at - 1] if at else None: m.forced(last), runs)
-                if run and run == ids[at : at + len(run)]:
-                    forced += len(run)
-                else:
-                    stray += bool(run)
-                    timed(matcher.mask, first)
-                    timed(matcher.mask, cached)
-                    run = [ids[at]]
-                for token in run:
+                run = matcher.forced(ids[at - 1] if at else None)
+                own = run == ids[at : at + len(run)]
+                runs, stray = runs + bool(run), stray + (not own)
+                forced += len(run) if own else 0
+                step = run if run and own else [ids[at]]
+                for token in step:
                     matcher.advance(token)
-                at += len(run)
+                at += len(step)
             total += len(ids)
-    return {
-        "refused": refused,
-        "compile ms (p50 / p90 / p99)": quantiles(compiles),
-        "mask ms, first visit or not": quantiles(first),
-        "mask ms, again": quantiles(cached),
-        "forced run ms": quantiles(runs),
-        "forced share": round(forced / max(total, 1), 4),
-        "forced runs that are not the tokenizer's own": stray,
-    }
+    share = f"{100 * forced / max(total, 1):.1f} %"
+    return f"forced: {share} of {total} tokens in {runs} runs, {stray} of them not the tokenizer's own"
 
 
-def peers(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Grammar compile times of the other engines that are installed."""
-    out: dict[str, Any] = {}
-    if importlib.util.find_spec("llguidance"):
-        llguidance: Any = importlib.import_module("llguidance")
-        times: list[float] = []
-        for row in rows:
-            timed(
-                lambda row=row: llguidance.LLMatcher.grammar_from_json_schema(json.dumps(row["schema"])),
-                times,
-            )
-        out["llguidance, grammar ms"] = quantiles(times)
-    if importlib.util.find_spec("xgrammar"):
-        xgrammar: Any = importlib.import_module("xgrammar")
-        times = []
-        for row in rows:
-            timed(lambda row=row: xgrammar.Grammar.from_json_schema(json.dumps(row["schema"])), times)
-        out["xgrammar, grammar ms"] = quantiles(times)
-    return out
+def cells(values: list[float]) -> str:
+    """Median, 90 % and 99 %."""
+    if not values:
+        return "-"
+    if len(values) < 2:
+        return f"{values[0]:.3f}"
+    cut = statistics.quantiles(values, n=100, method="inclusive")
+    return " / ".join(f"{cut[i]:.3g}" for i in (49, 89, 98))
 
 
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("schemas", type=Path)
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--limit", type=int)
+def main() -> int:
+    """Measure and print; 1 if one of our own constraints is wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--limit", type=int, help="schemas of each set")
+    parser.add_argument("--tokenizer", type=Path)
+    parser.add_argument("--only", nargs="*", help="names of engines")
     options = parser.parse_args()
-    lines: list[str] = options.schemas.read_text().splitlines()
-    rows: list[dict[str, Any]] = [json.loads(line) for line in lines][: options.limit]
-    vocabulary = read_vocabulary(options.tokenizer)
-    _ = vocabulary.trie
-    for name, value in {**measure(rows, vocabulary), **peers(rows)}.items():
-        print(f"{name}: {value}")
+    vocabulary = read_vocabulary(options.tokenizer or resolve(DEFAULT).path / "tokenizer.json")
+    vocabulary.trie.find(b"")
+    wrong = 0
+    for title, rows in (
+        ("JSONSchemaBench", schema_bench()),
+        ("BFCL tools", leaderboard()),
+        ("Seal-Tools", seal_tools()),
+    ):
+        rows = rows[: options.limit]
+        orders: list[Automaton | None] = []
+        for row in rows:
+            try:
+                orders.append(ours(row.schema, vocabulary)[1])
+            except RefusedError:
+                orders.append(None)
+        print(f"\n| {title}: {len(rows)} | right | refused | wrong | compile | first mask | later | again |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for name, compile_ in engines(vocabulary).items():
+            if options.only and name not in options.only:
+                continue
+            times = Times()
+            for number, (row, order) in enumerate(zip(rows, orders, strict=True), 1):
+                try_schema(row, compile_, times, vocabulary, order)
+                print(f"\r{title}, {name}: {number}/{len(rows)}", end="", file=sys.stderr, flush=True)
+            found = times.verdicts
+            wrong += found["wrong"] if name == "agentree" else 0
+            costs = [cells(v) for v in (times.compiling, times.first, times.later, times.again)]
+            counts = [found["right"], found["refused"], found["wrong"]]
+            print(f"\r| {name} | {' | '.join(map(str, [*counts, *costs]))} |", flush=True)
+        print("\n" + shares(rows, vocabulary))
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
