@@ -14,6 +14,7 @@ from agentree.errors import AgentreeError, GraphError
 from agentree.graph.ctx import Cell
 from agentree.graph.draw import mermaid, plan_notes, tree
 from agentree.graph.execute import Execution
+from agentree.graph.flow import show
 from agentree.graph.given import check_input, check_run
 from agentree.graph.journal.fingerprint import tools_of
 from agentree.graph.journal.opened import Begun, Place, create, new_run_id, reopen
@@ -193,6 +194,13 @@ class Program(Generic[S, I, O]):
     def mermaid(self) -> str:
         """The graph as a Mermaid flow chart."""
         return mermaid(self._definition)
+
+    def svg(self) -> str:
+        """The plan as a drawing: an SVG document that needs no other program or file."""
+        from agentree.graph.svg import svg
+
+        title = f"{self.name}: {show(self._definition.input)} -> {show(self._definition.output)}"
+        return svg(self._definition, title, plan_notes(self.plan, self._definition, None))
 
     @asynccontextmanager
     async def _start(self, begun: Begun, lm: "Runtime", place: Place | None) -> AsyncGenerator[Begun]:
