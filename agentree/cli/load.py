@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from agentree.cli.guards import refuse_running
 from agentree.cli.report import WrongUse, place
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def load_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise WrongUse(f"{str(path)!r} is no Python file: its name must end in .py")
+    refuse_running(path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -96,12 +98,29 @@ def candidates(module: ModuleType) -> dict[str, "Entry"]:
     return found
 
 
+def load_program(target: str) -> "AnyProgram":
+    """The compiled graph that "FILE[:program]" names. Raises WrongUse where that is a function or unclear."""
+    path, name = split_target(target)
+    module = load_file(path)
+    found = candidates(module)
+    programs = {key: value for key, value in found.items() if _is_program(value)}
+    if not programs and found and not name:
+        raise WrongUse(f"{str(path)!r} has only functions ({_list(found)}): only compiled graphs have a plan")
+    entry = _find(module, path, name, found if name else programs)
+    if not _is_program(entry):
+        raise WrongUse(f"{target!r} is a function: only compiled graphs have a plan")
+    return cast("AnyProgram", entry)
+
+
 def find_entry(module: ModuleType, path: Path, name: str) -> "Entry":
     """The program to run: the one named, the only one, or the one with a usual name.
 
     Raises WrongUse, listing what there is, where that is not exactly one.
     """
-    found = candidates(module)
+    return _find(module, path, name, candidates(module))
+
+
+def _find(module: ModuleType, path: Path, name: str, found: "dict[str, Entry]") -> "Entry":
     if name:
         return _named(module, path, name, found)
     programs = [key for key, value in found.items() if _is_program(value)]

@@ -57,7 +57,9 @@ def fetch_command(arguments: argparse.Namespace) -> int:
             )
         )
 
-    with watching(bus, [view()]):  # the folder is what counts: a broken terminal does not make it fail
+    shown = view()
+    # The folder is what counts: a broken terminal does not make it fail.
+    with watching(bus, [] if shown is None else [shown]):
         if name in CATALOG:
             fetched = fetch(CATALOG[name], progress=report)
             path, repaired = fetched.path, fetched.repaired

@@ -1,12 +1,12 @@
 """Text in and out: the input of a program, and its result as text."""
 
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from agentree.cli.report import WrongUse
+from agentree.cli.report import WrongUse, reason, say
 
 
 def read_input(argument: str) -> str:
@@ -20,7 +20,10 @@ def read_input(argument: str) -> str:
         except UnicodeEncodeError as error:
             raise WrongUse(f"the input is not UTF-8 text: character {error.start} is half of one") from error
         return argument
-    data = sys.stdin.buffer.read()
+    stream = cast("TextIO | None", sys.stdin)
+    if stream is None:
+        raise WrongUse("the input is to come from standard input, which is closed: give --input a text")
+    data = stream.buffer.read()
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -48,7 +51,17 @@ def as_input(kind: Any, text: str) -> object:
 
 
 def render(value: object) -> str:
-    """A result for stdout: text as it is, pydantic models, dataclasses and plain values as JSON."""
+    """A result for stdout: text as it is, pydantic models, dataclasses and plain values as JSON.
+
+    What can't be JSON, such as a list that holds itself, is shown as Python writes it, and stderr says so.
+    """
     if isinstance(value, str):
         return value
-    return to_json(value, indent=2, inf_nan_mode="constants", fallback=str).decode()
+    try:
+        return to_json(value, indent=2, inf_nan_mode="constants", fallback=str).decode()
+    except Exception as error:  # also what a __str__ or a serializer of the user's raises
+        say(f"the result is no JSON value, so it is printed as Python writes it: {reason(error)}")
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__} that can't be written: {reason(error)}>"

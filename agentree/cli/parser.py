@@ -19,7 +19,7 @@ examples:
   agentree top                                     look into a running engine from another terminal
   agentree models list                             models that are known by name
 
-exit codes: 0 done, 1 it failed, 2 wrong use, 130 interrupted
+exit codes: 0 done, 1 it failed, 2 wrong use, 130 interrupted, 143 terminated
 """
 _RUN = """\
 Run a program of a Python file and print its result on stdout: text as it is, everything else as JSON.
@@ -95,7 +95,15 @@ def build_parser() -> argparse.ArgumentParser:
 
     plan = commands.add_parser("plan", help="show the prefix plan of a program")
     plan.add_argument("file", metavar="FILE[:program]", help="a Python file, and which of its programs")
-    plan.add_argument("--mermaid", action="store_true", help="the graph as a Mermaid diagram instead")
+    drawn = plan.add_mutually_exclusive_group()
+    drawn.add_argument("--mermaid", action="store_true", help="the graph as a Mermaid diagram instead")
+    drawn.add_argument(
+        "--svg",
+        metavar="OUT",
+        nargs="?",
+        const="-",
+        help="a drawing instead, on stdout or in the file OUT",
+    )
     _with_debug(plan).set_defaults(command=_later("plan", "plan_command"))
 
     models = commands.add_parser("models", help="list and fetch models")

@@ -2,13 +2,14 @@
 
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import TextIO, cast
 
 from agentree.errors import AgentreeError
 from agentree.trace.text import escape, one_line
 
-DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 _REASON = 1000
 """Characters of a reason that are shown."""
 
@@ -22,20 +23,32 @@ class OutputClosed(Exception):
 
 
 def put(text: str) -> None:
-    """Result lines on stdout: as they are, on a terminal with controls escaped. Raises OutputClosed."""
-    if sys.stdout.isatty():
+    """Result lines on stdout: as they are, on a terminal with controls escaped.
+
+    Raises:
+        OutputClosed: Its reader is gone.
+        OSError: It can't be written for another reason, such as a full disk.
+        AgentreeError: Whoever started the command has closed stdout.
+    """
+    stream = cast("TextIO | None", sys.stdout)
+    if stream is None:
+        raise AgentreeError("standard output is closed: there is nowhere to print the result")
+    if stream.isatty():
         text = escape(text, keep="\n\t")
     try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        stream.write(text + "\n")
+        stream.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
-    sys.stderr.write(f"agentree: {text}\n")
-    sys.stderr.flush()
+    """One line on stderr, if anybody listens there."""
+    stream = cast("TextIO | None", sys.stderr)
+    if stream is not None:
+        with suppress(OSError, ValueError):
+            stream.write(f"agentree: {text}\n")
+            stream.flush()
 
 
 def reason(error: BaseException) -> str:
@@ -61,8 +74,9 @@ def _name(filename: object) -> str:
 
 def fail(error: BaseException, *, code: int, debug: bool) -> int:
     """Say why a command failed; returns the exit code."""
-    if debug:
-        traceback.print_exception(error)
+    if debug and cast("TextIO | None", sys.stderr) is not None:
+        with suppress(OSError):
+            traceback.print_exception(error)
     say(f"error: {reason(error)}")
     return code
 
@@ -70,9 +84,9 @@ def fail(error: BaseException, *, code: int, debug: bool) -> int:
 def place(error: BaseException, file: Path) -> str:
     """Where in a user's file an error comes from: "agents.py:12", or the file alone."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name != file.name:
-        return f"{error.filename}:{error.lineno}"
+        return f"{error.filename}:{error.lineno}" if error.lineno else error.filename
     if isinstance(error, SyntaxError):
-        return f"{file}:{error.lineno}"
+        return f"{file}:{error.lineno}" if error.lineno else str(file)
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)
     ]

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from agentree.cli.files import TraceFile
 from agentree.cli.report import DONE, FAILED
-from agentree.cli.watching import open_trace, view, watching
+from agentree.cli.watching import view, watching
 from agentree.lm import Runtime
 from agentree.trace import Sink
 
@@ -24,15 +25,16 @@ class Outcome(Generic[T]):
 def run_over(
     model: str | None, work: Callable[[Runtime], Awaitable[T]], *, trace: str | None, quiet: bool
 ) -> Outcome[T]:
-    """Open a runtime, do the work, close it; Ctrl-C cancels the work and still closes everything.
+    """Open a runtime, do the work, close it; Ctrl-C and SIGTERM cancel the work and still close
+    everything.
 
-    Raises KeyboardInterrupt after a clean end by Ctrl-C, and whatever the work raises.
+    Raises KeyboardInterrupt after a clean end by either, and whatever the work raises.
     """
     sinks: list[Sink] = []
     if trace is not None:
-        sinks.append(open_trace(trace))
-    if not quiet:
-        sinks.append(view())
+        sinks.append(TraceFile(trace))
+    if not quiet and (shown := view()) is not None:
+        sinks.append(shown)
     lm = Runtime(model) if model else Runtime()
 
     async def job() -> T:

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Any
 
-from agentree.cli.report import DONE, FAILED, say
+from agentree.cli.report import DONE, FAILED, put, say
+from agentree.cli.streams import is_terminal
 from agentree.lm.monitor import running
 
 Snapshots = list[dict[str, Any]]
@@ -20,8 +21,8 @@ def top_command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         found = _look(arguments.pid)
         for snapshot in found:
-            sys.stdout.write(json.dumps(snapshot) + "\n")
-    elif arguments.once or not sys.stdout.isatty():
+            put(json.dumps(snapshot))
+    elif arguments.once or not is_terminal(sys.stdout):
         from rich.console import Console
 
         found = _look(arguments.pid)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentree.cli.files import write_picture
 from agentree.cli.keys import Keyboard, keyboard
 from agentree.cli.report import DONE, FAILED, WrongUse, put, reason, say
 from agentree.events import Event
@@ -70,12 +71,7 @@ def _draw(events: list[Event], arguments: argparse.Namespace) -> None:
     if arguments.at is not None:
         end = events[0].time + arguments.at
         events = [event for event in events if event.time <= end] or events[:1]
-    try:
-        Path(arguments.svg).write_text(
-            svg(events, width=arguments.width, rows=arguments.rows), encoding="utf-8"
-        )
-    except OSError as error:
-        raise WrongUse(f"can't write the picture: {reason(error)}") from error
+    write_picture(arguments.svg, svg(events, width=arguments.width, rows=arguments.rows))
 
 
 def _show(events: list[Event], arguments: argparse.Namespace) -> None:

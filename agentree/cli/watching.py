@@ -4,27 +4,25 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TextIO, cast
 
-from agentree.cli.report import WrongUse, reason, say
+from agentree.cli.files import TraceFile
+from agentree.cli.report import reason, say
+from agentree.cli.streams import is_terminal
 from agentree.events import Bus
-from agentree.trace import JSONLWriter, LineView, Sink, Watch
+from agentree.trace import LineView, Sink, Watch
 
 
-def view() -> Sink:
-    """What suits stderr: the live console in a terminal, plain lines elsewhere."""
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+def view() -> Sink | None:
+    """What suits stderr: the live console in a terminal, plain lines elsewhere, nothing if it is closed."""
+    stream = cast("TextIO | None", sys.stderr)
+    if stream is None:
+        return None
+    if stream.isatty() and os.environ.get("TERM") != "dumb":
         from agentree.trace.console import ConsoleView
 
         return ConsoleView()
-    return LineView(sys.stderr, output=not sys.stdout.isatty())
-
-
-def open_trace(path: str) -> JSONLWriter:
-    """A trace file to write. Raises WrongUse where it can't be opened."""
-    try:
-        return JSONLWriter(path)
-    except OSError as error:
-        raise WrongUse(f"can't write the trace: {reason(error)}") from error
+    return LineView(stream, output=not is_terminal(sys.stdout))
 
 
 @contextmanager
@@ -36,7 +34,5 @@ def watching(bus: Bus, sinks: list[Sink]) -> Generator[Watch]:
             yield watch
     finally:
         for sink, error in watch.failures:
-            what = (
-                f"trace file {str(sink.path)!r}" if isinstance(sink, JSONLWriter) else "trace on the screen"
-            )
+            what = f"trace file {str(sink.path)!r}" if isinstance(sink, TraceFile) else "trace on the screen"
             say(f"error: the {what} is incomplete: {reason(error)}")
