@@ -1,6 +1,7 @@
 """The file tools: what they find and show, and that nothing leads out of their folder."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -333,3 +334,43 @@ def test_a_relative_root_is_fixed_when_the_tools_are_made(
     _, read = file_tools("docs")
     monkeypatch.chdir("/")
     assert read("deep/b.txt").startswith("one")
+
+
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    names=st.lists(NAMES.filter(lambda name: not name.startswith(".")), min_size=1, max_size=4, unique=True)
+)
+def test_what_a_search_shows_can_be_read(names: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever is in a name: line breaks, backslashes, controls, and what looks like the escape of another."""
+    root = tmp_path_factory.mktemp("odd")
+    texts: dict[str, str] = {}
+    for i, name in enumerate([*names, "a\x1b.txt", r"a\x1b.txt", r"a\\x1b.txt"]):
+        folder = root / f"f\n{i}"
+        folder.mkdir()
+        (folder / name).write_text(f"needle {i}")
+        texts[f"needle {i}"] = name
+    (root / os.fsdecode(b"\xff\\xff.txt")).write_text("needle raw")
+    for twin in ("t\x1b", r"t\x1b", r"t\\x1b"):  # side by side
+        (root / twin).write_text(f"needle {len(twin)}x")
+    search_files, read_file = file_tools(root)
+    lines = search_files("needle").splitlines()
+    assert len(lines) == len(names) + 7
+    for line in lines:
+        assert line.isprintable()
+        path, number, text = re.fullmatch(r"(.*):(\d+): (needle \w+)", line).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        assert read_file(path) == text
+
+
+def test_an_escaped_path_leads_out_of_nothing(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "o\x1b"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("s")
+    (root / "l\x1bnk").symlink_to(outside)
+    _, read_file = file_tools(root)
+    for path in (r"../o\x1b/secret", r"l\x1bnk/secret", r"x\\/../../o\x1b/secret"):
+        with pytest.raises((ToolFailed, ToolRetry)):
+            read_file(path)

@@ -8,7 +8,7 @@ Links inside of the folder work as long as they stay inside. Hidden files (".env
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
 
@@ -176,7 +176,7 @@ def _open_inside(folder: str, path: str) -> BinaryIO:
             raise ToolRetry(f"{path!r} is no path")
     except UnicodeEncodeError:
         raise ToolRetry(f"{path!r} is no path") from None
-    resolved = Path(os.path.realpath(os.path.join(folder, path)))  # noqa: PTH118
+    resolved = Path(os.path.realpath(os.path.join(folder, _unescaped(folder, path))))  # noqa: PTH118
     if not resolved.is_relative_to(folder):
         raise ToolFailed(f"{path!r} is outside of the folder that may be read")
     parts = resolved.relative_to(folder).parts
@@ -197,6 +197,23 @@ def _open_inside(folder: str, path: str) -> BinaryIO:
     if file is None:
         raise ToolRetry(f"{path!r} is no file, but a folder or a device: give the path of a file")
     return file
+
+
+def _unescaped(folder: str, path: str) -> str:
+    """The path that `_printable` shows like this, else the path itself. Looks into nothing but `folder`."""
+    if "\\" not in path:
+        return path
+    here, found = folder, list[str]()
+    for part in path.split("/"):
+        name = part
+        if "\\" in part:
+            with suppress(OSError), os.scandir(here) as entries:
+                name = next((entry.name for entry in entries if _printable(entry.name) == part), part)
+        here = os.path.join(here, name)  # noqa: PTH118
+        if not Path(os.path.realpath(here)).is_relative_to(folder):
+            return path
+        found.append(name)
+    return "/".join(found)
 
 
 def _regular(descriptor: int) -> BinaryIO | None:
@@ -223,6 +240,6 @@ def _around(line: str, word: str) -> str:
 
 
 def _printable(name: str) -> str:
-    """A path on one line, also if its bytes are no text."""
-    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A path on one line, also if its bytes are no text; different for different paths."""
+    text = name.replace("\\", "\\\\").encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
