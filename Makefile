@@ -43,7 +43,7 @@ soak: $(READY) ## Long randomized tests
 	@$(BIN)/python -m tests.soak_cache
 	@$(BIN)/python -m tests.soak_engine
 	@$(BIN)/python tests/engine_histories.py 0 200
-	@AGENTREE_TREES=200 $(BIN)/python -m pytest -q tests/test_engine_trees.py
+	@AGENTREE_TREES=200 $(BIN)/python -m pytest -q --timeout 0 tests/test_engine_trees.py
 
 clean: ## Remove the environment and what was built
 	rm -rf $(VENV) dist build .pytest_cache .hypothesis .ruff_cache

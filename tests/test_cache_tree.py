@@ -347,5 +347,13 @@ def test_outline_shows_the_tree() -> None:
     cache.lease(node, owner="a", next_use=1)
     lines = cache.outline()
     assert len(lines) == 4 and "3+1 tokens" in lines[2] and "1 locks" in lines[2] and "1 leases" in lines[2]
+    assert lines[0] == f"namespace {SPACE!r}"
     assert cache.outline(limit=2)[-1] == "... and 2 more"
     cache.unlock(lock)
+
+
+@pytest.mark.parametrize("namespace", [("agentree", "tiny", ""), ("a", (1, True, None, ())), "a", 0, ()])
+def test_a_namespace_is_shown_as_it_was_written(namespace: object) -> None:
+    cache = Cache(100)
+    put(cache, ids(0, 1, 2), namespace)
+    assert cache.outline()[0] == f"namespace {namespace!r}"

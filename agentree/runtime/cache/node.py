@@ -27,6 +27,16 @@ def typed(namespace: Hashable) -> Space:
     return (type(namespace), namespace)
 
 
+def spelled(space: Space) -> str:
+    """A namespace as its owner wrote it: the inverse of `typed`, for people to read."""
+    return repr(_plain(space))
+
+
+def _plain(space: object) -> object:
+    kind, *parts = cast("tuple[type, *tuple[object, ...]]", space)
+    return tuple(map(_plain, parts)) if issubclass(kind, tuple) else parts[0]
+
+
 class Node:
     """The tokens between two branching points, with the slots that hold their K and V.
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from agentree.runtime.cache.holds import Holds
-from agentree.runtime.cache.node import Node
+from agentree.runtime.cache.node import Node, spelled
 from agentree.runtime.cache.results import Held
 from agentree.runtime.cache.tree import Tree
 
@@ -46,7 +46,7 @@ def outline(tree: Tree, limit: int) -> list[str]:
     while stack and len(lines) < limit:
         node, depth = stack.pop()
         if node.parent is None:
-            lines.append(f"namespace {node.space}")
+            lines.append(f"namespace {spelled(node.space)}")
         else:
             marks = [f"{n} {name}" for n, name in ((node.locks, "locks"), (node.leases, "leases")) if n]
             marks += ["dead"] * node.dead
