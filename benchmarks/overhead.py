@@ -2,7 +2,11 @@
 
 Prompts that share nothing, so that the cache only costs. Each part of the step loop is timed by wrapping its
 functions; "tree" is every call into the cache (match, publish, evict, lock, lease, explain). With the cache
-"off" nothing outlives a wave and nothing is leased, so that nothing is ever found or evicted.
+"off" nothing outlives a wave and nothing is leased, so that nothing is ever found or evicted. Both take
+turns, so that a machine that slows down slows down both.
+
+Parts are told as shares of the wall time and of the CPU time of all threads: where others use the same cores,
+wall times say as much about them, and CPU times do not.
 """
 
 import argparse
@@ -10,7 +14,7 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +32,12 @@ TREE = (
 
 
 class Clock:
-    """Seconds by part; a part that runs inside another counts for itself alone."""
+    """Seconds of one kind by part; a part that runs inside another counts for itself alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.total = 0.0
         self._open: list[float] = []
 
     def wrap(self, owner: Any, name: str, part: str) -> Callable[[], None]:
@@ -39,12 +45,12 @@ class Clock:
         inner = getattr(owner, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter()
+            began = self.now()
             self._open.append(0.0)
             try:
                 return inner(*args, **kwargs)
             finally:
-                took = time.perf_counter() - began
+                took = self.now() - began
                 self.seconds[part] += took - self._open.pop()
                 if self._open:
                     self._open[-1] += took
@@ -54,19 +60,21 @@ class Clock:
 
 
 @contextmanager
-def timed_engine(model: LoadedModel, clock: Clock) -> Generator[Engine]:
+def timed_engine(model: LoadedModel, clocks: Sequence[Clock]) -> Generator[Engine]:
     """An engine whose parts are timed while the block runs."""
     engine = Engine(model, bus=Bus())
-    undo = [clock.wrap(engine._scheduler.cache, name, "tree") for name in TREE]
-    undo.append(clock.wrap(model.decoder, "forward", "forward"))
-    undo.append(clock.wrap(engine, "_commit", "commit"))
-    undo.append(clock.wrap(engine._scheduler, "plan", "plan"))
-    undo.append(clock.wrap(engine, "_step", "rest of the step"))
+    undo: list[Callable[[], None]] = []
+    for clock in clocks:
+        undo += [clock.wrap(engine._scheduler.cache, name, "tree") for name in TREE]
+        undo.append(clock.wrap(model.decoder, "forward", "forward"))
+        undo.append(clock.wrap(engine, "_commit", "commit"))
+        undo.append(clock.wrap(engine._scheduler, "plan", "plan"))
+        undo.append(clock.wrap(engine, "_step", "rest of the step"))
     try:
         yield engine
     finally:
         engine.close()
-        for one in undo:
+        for one in reversed(undo):
             one()
 
 
@@ -133,21 +141,36 @@ def forget_everything(engine: Engine) -> None:
     over.wait()
 
 
-def measure(model: LoadedModel, load: Load, *, keep: bool) -> tuple[float, Clock]:
-    """Wall seconds of all waves, and where they went."""
-    clock = Clock()
-    with timed_engine(model, clock) as engine:
+def measure(model: LoadedModel, load: Load, clocks: Sequence[Clock], *, seed: int, keep: bool) -> None:
+    """Run the waves of one turn, and add what they took to the clocks."""
+    timed = [Clock(clock.now) for clock in clocks]
+    with timed_engine(model, timed) as engine:
         run(engine, strangers(model, -1, load, hold=False))
         forget_everything(engine)
-        clock.seconds.clear()
-        wall = 0.0
-        for seed in range(load.waves):
-            began = time.perf_counter()
-            run(engine, strangers(model, seed, load, hold=keep))
-            wall += time.perf_counter() - began
+        for clock in timed:
+            clock.seconds.clear()
+        for wave in range(load.waves):
+            requests = strangers(model, seed * load.waves + wave, load, hold=keep)
+            began = [clock.now() for clock in timed]
+            run(engine, requests)
+            for clock, start in zip(timed, began, strict=True):
+                clock.total += clock.now() - start
             if not keep:
                 forget_everything(engine)
-    return wall, clock
+    for clock, one in zip(clocks, timed, strict=True):
+        clock.total += one.total
+        for part, seconds in one.seconds.items():
+            clock.seconds[part] += seconds
+
+
+def row(load: Load, kind: str, on: Clock, off: Clock) -> Iterator[str]:
+    """Two lines of the table: the cache on and off."""
+    for name, clock in (("on", on), ("off", off)):
+        parts = [clock.seconds[part] for part in ("forward", "tree", "plan", "commit")]
+        shares = " | ".join(f"{part / clock.total:.2%}" for part in (*parts, clock.total - sum(parts)))
+        ratio = f"{on.total / off.total:.3f}" if name == "on" else "1"
+        what = f"{load.n} | {load.prompt} + {load.output} | {kind} | {name}"
+        yield f"| {what} | {clock.total:.2f} s | {ratio} | {shares} |"
 
 
 def main() -> None:
@@ -155,20 +178,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--pool", type=int, default=1536, help="small enough that waves evict each other")
-    parser.add_argument("--waves", type=int, default=1, help="times 16 for one request, times 3 for sixteen")
+    parser.add_argument("--turns", type=int, default=3, help="of the cache on and off, one after the other")
     options = parser.parse_args()
     model = load_model(options.model, kv_tokens=options.pool)
-    print("| at once | prompt + output | cache | wall | forward | tree | plan | commit | rest |")
-    print("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for load in (Load(1, 120, 48, 16 * options.waves), Load(16, 60, 32, 3 * options.waves)):
-        for keep in (True, False):
-            wall, clock = measure(model, load, keep=keep)
-            parts = [clock.seconds[part] for part in ("forward", "tree", "plan", "commit")]
-            shares = " | ".join(f"{part / wall:.2%}" for part in (*parts, wall - sum(parts)))
-            name = "on" if keep else "off"
-            print(
-                f"| {load.n} | {load.prompt} + {load.output} | {name} | {wall:.2f} s | {shares} |", flush=True
-            )
+    print(
+        "| at once | prompt + output | time | cache | all | on : off | forward | tree | plan | commit | rest |"
+    )
+    print("| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for load in (Load(1, 120, 48, 16), Load(16, 60, 32, 3)):
+        clocks = {keep: (Clock(time.perf_counter), Clock(time.process_time)) for keep in (True, False)}
+        for turn in range(options.turns):
+            for keep in (True, False):
+                measure(model, load, clocks[keep], seed=turn, keep=keep)
+        for kind, on, off in zip(("wall", "CPU"), clocks[True], clocks[False], strict=True):
+            for line in row(load, kind, on, off):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":
