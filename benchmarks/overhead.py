@@ -182,7 +182,7 @@ def main() -> None:
     options = parser.parse_args()
     model = load_model(options.model, kv_tokens=options.pool)
     print(
-        "| at once | prompt + output | time | cache | all | on : off | forward | tree | plan | commit | rest |"
+        "| at once | prompt + output | time | cache | all | to off | forward | tree | plan | commit | rest |"
     )
     print("| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for load in (Load(1, 120, 48, 16), Load(16, 60, 32, 3)):

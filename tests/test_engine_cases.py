@@ -93,3 +93,17 @@ def test_cancelled_and_tried_again_at_once_changes_nothing_for_others() -> None:
             engine.settle()
             for t, waiter in (*others, *again):
                 assert waiter.wait().output == expected(t.request.prompt, 10)
+
+
+def test_what_was_generated_is_evicted_before_the_prompt_that_others_may_share() -> None:
+    """The prompt is a node of its own: published at its end, whatever comes after it."""
+    prompt = tuple(range(10, 30))
+    with stepped(200, max_batch_tokens=8) as engine:
+        (result,) = engine.answer(ask(prompt, 6))
+        cache = engine._scheduler.cache
+        generated = len(result.output) - (result.end_token is None)  # the last one was not computed
+        lines = [line.split()[0] for line in cache.outline()[1:]]
+        assert generated > 1 and lines[-1] == f"20+{generated}"
+        assert sum(int(line.split("+")[1]) for line in lines[:-1]) == 20
+        cache.evict(generated)
+        assert cache.match(prompt).length == cache.tree == 20
