@@ -44,6 +44,10 @@ soak: $(READY) ## Long randomized tests
 	@$(BIN)/python -m tests.soak_engine
 	@$(BIN)/python tests/engine_histories.py 0 200
 	@AGENTREE_TREES=200 $(BIN)/python -m pytest -q --timeout 0 tests/test_engine_trees.py
+	@for how in "kill 1" "twice 5" "full 1" "readonly 1"; do \
+		folder=$$(mktemp -d) && $(BIN)/python -W error tests/journal_matrix.py $$folder/runs $$how \
+			&& rm -r $$folder || exit 1; \
+	done
 
 clean: ## Remove the environment and what was built
 	rm -rf $(VENV) dist build .pytest_cache .hypothesis .ruff_cache

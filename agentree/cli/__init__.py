@@ -25,8 +25,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: the process's own); returns the exit code.
 
-    0 done, 1 it failed, 2 wrong use, 130 interrupted, 143 terminated. A reason is one line on stderr;
-    `--debug` adds the traceback.
+    0 done, 1 it failed, 2 wrong use, 3 it waits for an answer, 130 interrupted, 143 terminated. A reason is
+    one line on stderr; `--debug` adds the traceback.
     """
     occupy_closed()
     for stream in (sys.stdout, sys.stderr):

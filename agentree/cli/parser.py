@@ -5,6 +5,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from agentree import __version__
+from agentree.cli.runs_parser import add_runs
 from agentree.cli.values import between, seconds, speed
 
 _EXAMPLES = """\
@@ -14,12 +15,14 @@ examples:
   agentree run agents.py:research --input -        run one by name; the input comes from stdin
   agentree run agent.py --input hi --trace t.jsonl --quiet
                                                    the result on stdout, every event in a file
+  agentree run agent.py --input hi --journal       a run that outlives whatever stops it
+  agentree runs list                               runs that can be shown, answered and resumed
   agentree plan agent.py                           what will be shared, forked and joined
   agentree trace t.jsonl --speed 4                 replay that file, then the plan with what really happened
   agentree top                                     look into a running engine from another terminal
   agentree models list                             models that are known by name
 
-exit codes: 0 done, 1 it failed, 2 wrong use, 130 interrupted, 143 terminated
+exit codes: 0 done, 1 it failed, 2 wrong use, 3 it waits for an answer, 130 interrupted, 143 terminated
 """
 _RUN = """\
 Run a program of a Python file and print its result on stdout: text as it is, everything else as JSON.
@@ -72,6 +75,12 @@ def _add_trace_command(trace: argparse.ArgumentParser) -> None:
     _with_debug(trace).set_defaults(command=_later("trace", "trace_command"))
 
 
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser)
+    _add_trace(parser)
+    parser.add_argument("--quiet", action="store_true", help="no trace on stderr")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `agentree`; a chosen command stands in `command`."""
     shape = argparse.RawDescriptionHelpFormatter
@@ -88,10 +97,18 @@ def build_parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a program of a file", description=_RUN, formatter_class=shape)
     run.add_argument("file", metavar="FILE[:program]", help="a Python file, and which of its programs")
     run.add_argument("--input", required=True, metavar="TEXT", help="what the program gets; - reads stdin")
-    _add_model(run)
-    _add_trace(run)
-    run.add_argument("--quiet", action="store_true", help="no trace on stderr")
+    _add_running(run)
+    run.add_argument(
+        "--journal",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="keep the run in a journal, so that it can be resumed (default file: see agentree runs --help)",
+    )
+    run.add_argument("--run-id", metavar="NAME", help="names the run in its journal")
     _with_debug(run).set_defaults(command=_later("run", "run_command"))
+
+    add_runs(commands, _later, _with_debug, _add_running)
 
     plan = commands.add_parser("plan", help="show the prefix plan of a program")
     plan.add_argument("file", metavar="FILE[:program]", help="a Python file, and which of its programs")

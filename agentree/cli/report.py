@@ -9,7 +9,7 @@ from typing import TextIO, cast
 from agentree.errors import AgentreeError
 from agentree.trace.text import escape, one_line
 
-DONE, FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+DONE, FAILED, WRONG_USE, WAITING, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 _REASON = 1000
 """Characters of a reason that are shown."""
 

@@ -227,6 +227,8 @@ class Program(Generic[S, I, O]):
         async with AsyncExitStack() as stack:
             events = await stack.enter_async_context(lm.events(run=begun.id)) if watched else None
             run = Run[O](execution, events, lambda run: self._explain_run(run))
+            if begun.journal is not None:
+                begun.journal.log.stopped = run.cancel
             stack.enter_context(shared.record.listening(lm.bus))
             stack.enter_context(lm._holding(run.id))
             async with anyio.create_task_group() as group:

@@ -2,9 +2,12 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from agentree.errors import JournalError
+
+_TRIES, _PAUSE = 5, 0.02
 
 
 class RunLock:
@@ -17,18 +20,28 @@ class RunLock:
 
     def acquire(self) -> None:
         """Take it. Raises JournalError if another holder lives, here or in another process."""
-        if not self._try():
-            raise JournalError(
-                f"run {self._run!r} is going on in another place: wait for it to end, or stop it, first"
-            )
+        for _ in range(_TRIES):
+            if self._try():
+                return
+            time.sleep(_PAUSE)  # somebody may only have looked whether it is held
+        raise JournalError(
+            f"run {self._run!r} is going on in another place: wait for it to end, or stop it, first"
+        )
 
     def taken(self) -> bool:
         """Whether somebody holds it right now."""
-        if not self._path.exists():
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
             return False
-        if self._fd is not None or not self._try():
+        except OSError:
             return True
-        self.release()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
         return False
 
     def release(self) -> None:

@@ -154,7 +154,7 @@ async def _opened(path: str | Path, run: str, *, create: bool) -> AsyncGenerator
         lock = RunLock(file.path, run)
         if not create:
             await anyio.to_thread.run_sync(file.header, run)
-        lock.acquire()
+        await anyio.to_thread.run_sync(lock.acquire)
         try:
             yield file
         finally:

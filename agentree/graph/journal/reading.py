@@ -1,0 +1,107 @@
+"""What a journal tells about its runs, for those who look at them and answer."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentree.errors import JournalError, Question
+from agentree.graph.journal.facts import Fact, Header
+from agentree.graph.journal.file import JournalFile
+from agentree.graph.journal.lock import RunLock
+from agentree.graph.journal.opened import checked_answer, open_questions
+from agentree.graph.journal.questions import question_of
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One run, as it is shown."""
+
+    header: Header
+    status: str
+    """As the header has it; "interrupted" where it says running and nobody goes on with it."""
+    facts: list[Fact]
+    questions: list[Question]
+    """Those without an answer."""
+    answered: Mapping[str, Any]
+    """Answers given so far, by question."""
+
+
+class Runs:
+    """The runs of one journal. Every method raises JournalError where the file or the run can't be read."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Open it. Raises JournalError if there is none."""
+        self._file = JournalFile(path)
+
+    def __enter__(self) -> "Runs":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def all(self) -> list[tuple[Header, str]]:
+        """All runs with their status, the newest first."""
+        return [(header, self._status(header)) for header in self._file.runs()]
+
+    def show(self, run: str) -> Shown:
+        """One run with all its facts."""
+        header, facts = self._file.header(run), self._file.facts(run)
+        answers = self._file.answers(run)
+        asked = open_questions(facts)
+        questions = [question_of(body) for id_, body in asked.items() if id_ not in answers]
+        return Shown(header, self._status(header), facts, questions, answers)
+
+    def answer(self, run: str, question: str, text: str) -> None:
+        """Answer a question with a JSON value.
+
+        Raises AlreadyAnswered, JournalError where nobody asked, InvalidArgument where it does not fit.
+        """
+        self._file.header(run)
+        asked, given = open_questions(self._file.facts(run)), self._file.answers(run)
+        try:
+            value = json.loads(text)
+        except ValueError as e:
+            raise JournalError(
+                f"the answer {text!r} is no JSON: write text in double quotes, as in '\"yes\"'"
+            ) from e
+        self._file.answer(run, question, checked_answer(run, asked, given, question, value))
+
+    def cancel(self, run: str) -> bool:
+        """End a run as cancelled; False where another process goes on with it, which then stops it soon."""
+        header = self._file.header(run)
+        if header.status in ("done", "cancelled"):
+            raise JournalError(f"run {run!r} is over ({header.status}): there is nothing to cancel")
+        lock = RunLock(self._file.path, run)
+        if lock.taken():
+            self._file.stop(run)
+            return False
+        lock.acquire()
+        try:
+            self._file.facts(run)
+            self._file.append(
+                run, [Fact("ended", "", {"status": "cancelled", "error": ""}, time.time())], "cancelled"
+            )
+        finally:
+            lock.release()
+        return True
+
+    def old(self, before: float) -> list[Header]:
+        """Runs that are over, done or cancelled, since a point of time."""
+        return [
+            header
+            for header in self._file.runs()
+            if header.status in ("done", "cancelled") and header.updated < before
+        ]
+
+    def remove(self, headers: list[Header]) -> None:
+        """Forget runs."""
+        self._file.remove([header.run for header in headers])
+
+    def _status(self, header: Header) -> str:
+        if header.status == "running" and not RunLock(self._file.path, header.run).taken():
+            return "interrupted"
+        return header.status
