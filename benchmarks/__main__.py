@@ -10,6 +10,9 @@ SUITE = {
     "replay": ("recorded agents against the cache, for lru, plan and the optimum", ()),
     "agents": ("recorded agents as programs on the scripted runtime, to the token", ()),
     "overhead": ("tree work as a share of wall time, with nothing to share", ()),
+    "constraints": ("constraint engines side by side on real schemas", ()),
+    "toolcalls": ("tool calls of the embedded model: valid, forced, forward passes", ("--n", "50")),
+    "choices": ("rules to decide between options", ("--n", "40")),
     "arithmetic": ("how often the embedded model answers through the calculator", ("--seed", "1")),
 }
 

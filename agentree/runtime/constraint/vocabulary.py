@@ -37,21 +37,27 @@ class Trie:
         self.soiled: list[bool] = [False]
         clean: list[int] = []
         lengths: list[int] = []
+        path = [0]
+        before = b""
+        # In order, so that a token shares the start of its path with the one before it, and places that are
+        # left are complete.
         for text, number in sorted(tokens):
+            shared = _shared(before, text)
+            self._leave(path, shared + 1, len(clean))
+            for byte in text[shared:]:
+                path.append(self._add(path[-1], byte, len(clean)))
             characters = _clean_length(text)
-            path = [0]
-            for byte in text:
-                path.append(self._under(path[-1], byte, len(clean)))
-            self.ids[path[-1]] = (*self.ids[path[-1]], number)
+            here = path[-1]
+            self.ids[here] = (*self.ids[here], number)
             if characters is None:
-                self.others[path[-1]] = (*self.others[path[-1]], number)
-                for place in path:
-                    self.soiled[place] = True
+                self.others[here] = (*self.others[here], number)
+                self.soiled[here] = True
             else:
                 clean.append(number)
                 lengths.append(characters)
-                for place in path:
-                    self.last[place] = len(clean)
+            before = text
+        self._leave(path, 1, len(clean))
+        self.last[0] = len(clean)
         self._text = {number: text for text, number in tokens}
         self._points: NDArray[np.int64] | None = None
         self._used: dict[tuple[Ranges, ...], NDArray[np.int64]] = {}
@@ -60,20 +66,28 @@ class Trie:
         self.longest = max(lengths, default=1)
         """Code points of the longest clean token."""
 
-    def _under(self, here: int, byte: int, first: int) -> int:
+    def _add(self, here: int, byte: int, first: int) -> int:
+        after = len(self.kids)
         kids = self.kids[here]
         if kids is _NO_KIDS:
-            kids = self.kids[here] = {}
-        after = kids.get(byte)
-        if after is None:
-            after = kids[byte] = len(self.kids)
-            self.kids.append(_NO_KIDS)
-            self.ids.append(())
-            self.others.append(())
-            self.first.append(first)
-            self.last.append(first)
-            self.soiled.append(False)
+            self.kids[here] = {byte: after}
+        else:
+            kids[byte] = after
+        self.kids.append(_NO_KIDS)
+        self.ids.append(())
+        self.others.append(())
+        self.first.append(first)
+        self.last.append(first)
+        self.soiled.append(False)
         return after
+
+    def _leave(self, path: list[int], length: int, last: int) -> None:
+        """Shortens a path: nothing more comes under the places that are left."""
+        while len(path) > length:
+            place = path.pop()
+            self.last[place] = last
+            if self.soiled[place]:
+                self.soiled[path[-1]] = True
 
     def within(self, place: int, classes: tuple[Ranges, ...], loops: int) -> bool:
         """Whether all clean tokens under a place are made of characters of some of the classes (`loops`)."""
@@ -109,6 +123,15 @@ class Trie:
             if here < 0:
                 return -1
         return here
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    """Length of the common start."""
+    length = min(len(one), len(other))
+    for at in range(length):
+        if one[at] != other[at]:
+            return at
+    return length
 
 
 def _clean_length(text: bytes) -> int | None:
