@@ -225,7 +225,7 @@ class Program(Generic[S, I, O]):
         execution = Execution(shared, self._definition, self.limits, Cell(begun.state))
         failure: BaseException | None = None
         async with AsyncExitStack() as stack:
-            events = await stack.enter_async_context(lm.events(run=begun.id)) if watched else None
+            events = stack.enter_context(lm._events_of(begun.id)) if watched else None
             run = Run[O](execution, events, lambda run: self._explain_run(run))
             if begun.journal is not None:
                 begun.journal.log.stopped = run.cancel

@@ -119,10 +119,14 @@ class Home:
         for feed in tuple(self._feeds):
             feed.finish()
 
-    def feed(self, run: str | None = None) -> Feed:
-        """A new reader of events, of one run or of all, on the running event loop."""
+    def feed(self, run: str | None = None, *, outlives: bool = False) -> Feed:
+        """A new reader of events, of one run or of all, on the running event loop.
+
+        It ends when the runtime closes, but for one that `outlives` it.
+        """
         feed = Feed(self.bus, self.inboxes.current(), run)
-        self._feeds.add(feed)
+        if not outlives:
+            self._feeds.add(feed)
         return feed
 
     def end_feed(self, feed: Feed) -> None:

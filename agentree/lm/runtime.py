@@ -146,6 +146,15 @@ class Runtime:
         finally:
             self._home.end_feed(feed)
 
+    @contextmanager
+    def _events_of(self, run: str) -> Generator[AsyncIterator[Event]]:
+        """The events of a run, which has an end of its own: also where the runtime is closed before it."""
+        feed = self._home.feed(run, outlives=True)
+        try:
+            yield feed
+        finally:
+            self._home.end_feed(feed)
+
     async def __aenter__(self) -> Self:
         """Load the model in a worker thread, with progress as events."""
         abandoned = threading.Event()
