@@ -13,6 +13,7 @@ LAYERS = (
     ("agentree.events",),
     ("agentree.messages",),
     ("agentree.chat",),
+    ("agentree.json_types",),
     ("agentree.tools",),
     ("agentree.runtime.constraint",),
     ("agentree.runtime.cache",),

@@ -80,6 +80,10 @@ SPACE_ASCII: Ranges = of(" \t\n\r\f\v")
 SPACE_ECMA: Ranges = of(
     " \t\n\r\f\v\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 )
+SPACE_RUST: Ranges = of(
+    "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+)
+"""The Unicode property White_Space."""
 LINE_ENDS: Ranges = of("\n\r\u2028\u2029")
 
 
@@ -147,21 +151,27 @@ def unicode_property(name: str) -> Ranges | None:
     return _categories().get(name)
 
 
+_OTHER_ALPHABETIC = [(0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189)]
+"""Symbols that are letters in circles and squares (Other_Alphabetic less marks and letter numbers)."""
+
+
+@cache
+def word_rust() -> Ranges:
+    r"""`\w` of Unicode Technical Standard 18: Alphabetic, marks, decimal digits, connectors and joiners."""
+    table = _categories()
+    parts = [table[name] for name in ("L", "M", "Nd", "Nl", "Pc")]
+    return normal((*(pair for part in parts for pair in part), *_OTHER_ALPHABETIC, (0x200C, 0x200D)))
+
+
 @cache
 def _case_pairs() -> dict[int, tuple[int, ...]]:
-    """Each code point that has case, to the others it equals when case is ignored (simple folding)."""
-    groups: dict[str, set[int]] = {}
+    """Each code point that has case, to all that fold to the same single one (status C of CaseFolding.txt)."""
+    groups: dict[str, list[int]] = {}
     for point in range(LAST + 1):
-        char = chr(point)
-        lower, upper = char.lower(), char.upper()
-        for other in (lower, upper):
-            if other != char and len(other) == 1:
-                groups.setdefault(min(lower, other), set()).update((point, ord(other)))
-    out: dict[int, set[int]] = {}
-    for members in groups.values():
-        for member in members:
-            out.setdefault(member, set()).update(members)
-    return {point: tuple(sorted(others)) for point, others in out.items()}
+        folded = chr(point).casefold()
+        if len(folded) == 1 and (folded != chr(point) or chr(point).upper() != chr(point)):
+            groups.setdefault(folded, []).append(point)
+    return {point: tuple(members) for members in groups.values() if len(members) > 1 for point in members}
 
 
 def ignore_case(a: Ranges) -> Ranges:

@@ -10,7 +10,7 @@ from agentree.runtime.constraint.arrange import arranged
 from agentree.runtime.constraint.bound import EngineName, TokenConstraint
 from agentree.runtime.constraint.grammar import STYLES, Grammar
 from agentree.runtime.constraint.matcher import TokenAutomaton
-from agentree.runtime.constraint.pattern import whole
+from agentree.runtime.constraint.pattern import Dialect, whole
 from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.shapes import Objects
@@ -147,18 +147,20 @@ def compile_choice(spec: Choice) -> Automaton:
     """One of the options."""
     options = tuple(spec.options)
     if not options:
-        raise ConstraintError("Choice has no options")
+        raise ConstraintError("Choice has no options: name at least one")
     for option in options:
         if any(0xD800 <= ord(c) <= 0xDFFF for c in option):
             raise ConstraintError(f"the option {option!r} has a lone surrogate, which no text can spell")
     return Automaton(Positions(Text(TextAutomaton.of_texts(options, "raw"))))
 
 
-def compile_schema(spec: JSONSchema, spare: int | None = SPARE, seconds: float = SECONDS) -> Automaton:
+def compile_schema(
+    spec: JSONSchema, spare: int | None = SPARE, seconds: float = SECONDS, patterns: Dialect = "ecma"
+) -> Automaton:
     """The JSON values of a schema."""
     tick = Deadline(seconds)
     book = Book(tick=tick)
-    schema = Schema(book, spec.schema, closed=spec.closed, lenient=spec.lenient)
+    schema = Schema(book, spec.schema, closed=spec.closed, lenient=spec.lenient, patterns=patterns)
     constraint = compile_set(book, schema.number, spec.spacing, spare, tick)
     constraint.unchecked = tuple(dict.fromkeys(schema.unchecked))
     return constraint

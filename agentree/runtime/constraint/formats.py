@@ -43,14 +43,23 @@ _NO_COLON = rf"(?:[A-Za-z0-9._~!$&'()*+,;=@-]|{_PCT})"
 _RELATIVE = (
     rf"(?://{_AUTHORITY}{_PATH_ABEMPTY}|/(?:{_PCHAR}+{_PATH_ABEMPTY})?|{_NO_COLON}+{_PATH_ABEMPTY}|){_TAIL}"
 )
-_DURATION_TIME = r"T(?:\d+H(?:\d+M(?:\d+(?:\.\d+)?S)?)?|\d+M(?:\d+(?:\.\d+)?S)?|\d+(?:\.\d+)?S)"
-_DURATION_DATE = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
+# Few enough digits for a span that Python can hold: under a thousand million days in all.
+_SECONDS = r"\d{1,8}(?:\.\d{1,9})?S"
+_DURATION_TIME = rf"T(?:\d{{1,8}}H(?:\d{{1,8}}M(?:{_SECONDS})?)?|\d{{1,8}}M(?:{_SECONDS})?|{_SECONDS})"
+_DURATION_DATE = r"(?:\d{1,6}Y(?:\d{1,7}M(?:\d{1,8}D)?)?|\d{1,7}M(?:\d{1,8}D)?|\d{1,8}D)"
+# Hosts of which every URL parser thinks alike: no addresses, no encoded names, a last label that is a name.
+_NAME = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*"
+_LAST_NAME = r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*"
+_HOST = rf"(?:{_NAME}\.)*{_LAST_NAME}"
+_PORT = r"(?::(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}))?"
+_RESERVED = "arpa|invalid|local|localhost|onion|test"
+_HEX4 = "[0-9a-fA-F]{4}"
 
 FORMATS: Final[dict[str, str]] = {
     "date": rf"^{_DATE}$",
     "time": rf"^{_TIME}$",
     "date-time": rf"^{_DATE}[Tt]{_TIME}$",
-    "duration": rf"^P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|\d+W)$",
+    "duration": rf"^P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|\d{1,7}W)$",
     "email": rf"^{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}(?:\.{_LABEL})*|\[{_IPV4}\])$",
     "hostname": rf"^{_LABEL}(?:\.{_LABEL})*$",
     "ipv4": rf"^{_IPV4}$",
@@ -58,10 +67,26 @@ FORMATS: Final[dict[str, str]] = {
     "uuid": r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
     "uri": rf"^(?:{_URI})$",
     "uri-reference": rf"^(?:{_URI}|{_RELATIVE})$",
+    "local-date-time": rf"^{_DATE}[Tt]{_CLOCK}$",
+    "local-time": rf"^{_CLOCK}$",
+    "email-address": (
+        rf"^(?=[^@]{{1,64}}@)(?!.*\.(?i:{_RESERVED})$){_ATOM}(?:\.{_ATOM})*@(?:{_NAME}\.)+[A-Za-z]{{2,24}}$"
+    ),
+    "ipvanyaddress": rf"^(?:{_IPV4}|{_IPV6})$",
+    "ipv4interface": rf"^{_IPV4}/(?:\d|[12]\d|3[0-2])$",
+    "url": rf"^[A-Za-z][A-Za-z0-9+.-]*://{_HOST}{_PORT}{_PATH_ABEMPTY}{_TAIL}$",
+    **{
+        f"uuid{version}": rf"^{_HEX4}{_HEX4}-{_HEX4}-{version}[0-9a-fA-F]{{3}}-[89abAB][0-9a-fA-F]{{3}}-{_HEX4}{_HEX4}{_HEX4}$"
+        for version in range(1, 9)
+    },
     "json-pointer": r"^(?:/(?:[^~/]|~[01])*)*$",
     "relative-json-pointer": r"^(?:0|[1-9]\d*)(?:#|(?:/(?:[^~/]|~[01])*)*)$",
 }
-"""Format to ECMA-262 pattern. Dates know the days of each month and leap years; times have no leap second."""
+"""Format to ECMA-262 pattern. Dates know the days of each month and leap years; times have no leap second.
 
-LONGEST: Final[dict[str, int]] = {"hostname": 253}
+Besides those of the specification, those of Python types: `local-...` have no time zone, `email-address` and
+`url` are narrower than `email` and `uri`: what mail and URL libraries all take.
+"""
+
+LONGEST: Final[dict[str, int]] = {"hostname": 253, "email-address": 254}
 """Length bounds that a format sets besides, in code points."""

@@ -11,11 +11,10 @@ from types import NoneType, UnionType
 from typing import Any, Final, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic.errors import PydanticSchemaGenerationError
 
 from agentree.errors import ConstraintError
+from agentree.json_types import Unenforceable, exact_schema
 from agentree.runtime.constraint.asked import refuse_values
 from agentree.runtime.constraint.constraint import (
     Constraint,
@@ -24,7 +23,7 @@ from agentree.runtime.constraint.constraint import (
     compile_schema,
 )
 from agentree.runtime.constraint.foreign import compile_foreign
-from agentree.runtime.constraint.pattern import whole
+from agentree.runtime.constraint.pattern import Dialect, whole
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.spec import Choice, JSONSchema, Regex
 from agentree.runtime.constraint.strings import Strings, listed
@@ -37,30 +36,6 @@ LONGEST_STRING: Final = 2000
 """Strings of Python types that state no maximum get this one, in code points, so that a small model ends."""
 
 
-class _Generator(GenerateJsonSchema):
-    """pydantic's schemas, with what is only ever read in one way stated more narrowly.
-
-    Reading a set drops duplicates, so `uniqueItems` is left out; a Decimal is written as a number.
-    """
-
-    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        wide = super().decimal_schema(schema)
-        numbers = [s for s in wide.get("anyOf", ()) if s.get("type") == "number"]
-        return numbers[0] if numbers else wide
-
-    def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
-        return _repeatable(super().set_schema(schema))
-
-    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
-        return _repeatable(super().frozenset_schema(schema))
-
-
-def _repeatable(schema: JsonSchemaValue) -> JsonSchemaValue:
-    if schema.get("minItems", 0) <= 1:
-        schema.pop("uniqueItems", None)
-    return schema
-
-
 class Output(Generic[T]):
     """One kind of value: its constraint (None: free text), its JSON Schema, and its reader."""
 
@@ -71,6 +46,7 @@ class Output(Generic[T]):
         read: Callable[[str], T],
         compile_: Callable[[], Constraint] | None,
         bare: Regex | Choice | type[str] | None = None,
+        patterns: Dialect = "ecma",
     ) -> None:
         self.name = name
         self.schema = schema
@@ -78,6 +54,7 @@ class Output(Generic[T]):
         self._read = read
         self._compile = compile_
         self._bare = bare
+        self._patterns: Dialect = patterns
 
     def __repr__(self) -> str:
         return f"Output({self.name})"
@@ -106,7 +83,7 @@ class Output(Generic[T]):
             return book.given(replace(book.none, strings=strings))
         if isinstance(self._bare, Choice):
             return book.given(replace(book.none, strings=listed(book.terms, tuple(self._bare.options))))
-        return Schema(book, self.schema, closed=True, lenient=False).number
+        return Schema(book, self.schema, closed=True, lenient=False, patterns=self._patterns).number
 
 
 def output_of(
@@ -140,21 +117,21 @@ def _single(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
         schema = {"type": "string", "description": f"matches {kind.pattern}"}
         return Output(repr(kind), schema, str, lambda: _regex(kind), bare=kind)
     if isinstance(kind, Choice):
-        return Output(
-            repr(kind), {"enum": list(kind.options)}, str, lambda: _choice(tuple(kind.options)), bare=kind
-        )
+        options = tuple(kind.options)
+        return Output(repr(kind), {"enum": [*options]}, str, lambda: _choice(options), bare=kind)
     if isinstance(kind, JSONSchema):
+        _ = kind.text()
         read = _checker(kind) if kind.lenient else json.loads
         return Output("JSONSchema", kind.schema, read, lambda: _schema(_frozen(kind), None))
-    options = _texts(kind)
-    if options is None:
+    members = _texts(kind)
+    if members is None:
         return _typed(kind, spacing, longest)
     return Output(
         _name(kind),
-        {"enum": list(options)},
-        lambda t: options[t],
-        lambda: _choice(tuple(options)),
-        Choice([*options]),
+        {"enum": [*members]},
+        lambda t: members[t],
+        lambda: _choice(tuple(members)),
+        Choice([*members]),
     )
 
 
@@ -191,16 +168,20 @@ def _texts(kind: Any) -> dict[str, Any] | None:
 
 
 def _typed(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
+    name = _name(kind)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        schema = adapter.json_schema(schema_generator=_Generator)
+        schema = exact_schema(adapter, name)
+    except Unenforceable as error:
+        raise ConstraintError(str(error)) from error
     except PydanticSchemaGenerationError as error:
         raise ConstraintError(
-            f"{_name(kind)} can't be generated ({str(error).split('. ')[0]}): make it of pydantic models, "
+            f"{name} can't be generated ({str(error).split('. ')[0]}): make it of pydantic models, "
             "dataclasses, TypedDicts, Literals, Enums, str, int, float, bool and lists of them"
         ) from error
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise ConstraintError(f"{_name(kind)} can't be generated: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # types bring code of their own, and pydantic's errors have no common base
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConstraintError(f"{name} can't be generated: {reason}") from error
 
     def read(text: str) -> Any:
         try:
@@ -209,7 +190,7 @@ def _typed(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
             return adapter.validate_json(text)
 
     spec = JSONSchema(schema, spacing=spacing, closed=True)
-    return Output(_name(kind), schema, read, lambda: _schema(_frozen(spec), longest))
+    return Output(name, schema, read, lambda: _schema(_frozen(spec, "rust"), longest), patterns="rust")
 
 
 def _name(kind: Any) -> str:
@@ -231,21 +212,18 @@ class _Frozen:
     closed: bool
     lenient: bool
     fallback: Literal["llguidance"] | None = None
+    patterns: Dialect = "ecma"
 
 
-def _frozen(spec: JSONSchema) -> _Frozen:
-    try:
-        text = json.dumps(spec.schema, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConstraintError(f"the schema is no JSON: {error}") from error
-    return _Frozen(text, spec.spacing, spec.closed, spec.lenient, spec.fallback)
+def _frozen(spec: JSONSchema, patterns: Dialect = "ecma") -> _Frozen:
+    return _Frozen(spec.text(), spec.spacing, spec.closed, spec.lenient, spec.fallback, patterns)
 
 
 @lru_cache(maxsize=512)
 def _schema(spec: _Frozen, spare: int | None) -> Constraint:
     given = JSONSchema(json.loads(spec.text), spec.spacing, spec.closed, spec.lenient, spec.fallback)
     if spec.fallback is None:
-        return compile_schema(given, spare)
+        return compile_schema(given, spare, patterns=spec.patterns)
     try:
         return compile_schema(replace(given, lenient=False), spare)
     except ConstraintError as refused:

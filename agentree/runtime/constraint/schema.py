@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Final, cast
 
 from agentree.errors import ConstraintError
+from agentree.json_types import PYTHON_PATTERN
 from agentree.runtime.constraint import numbers, strings
 from agentree.runtime.constraint.documents import Document, Place, pointer
 from agentree.runtime.constraint.formats import FORMATS, LONGEST
 from agentree.runtime.constraint.numbers import Comparison
-from agentree.runtime.constraint.pattern import simple_repeat
+from agentree.runtime.constraint.pattern import Dialect, simple_repeat
 from agentree.runtime.constraint.shapes import FALSE, TRUE, Arrays, Layer, Objects, Property
 from agentree.runtime.constraint.terms import partition
 from agentree.runtime.constraint.values import Book, Key, Value
@@ -43,13 +44,18 @@ _OBJECT = (
 
 
 class Schema:
-    """One document as a source of sets. `closed` and `lenient` as in `JSONSchema`."""
+    """One document as a source of sets. `closed` and `lenient` as in `JSONSchema`; `patterns` is the dialect
+    of `pattern`: Rust's, where the schema is that of a Python type.
+    """
 
-    def __init__(self, book: Book, root: object, *, closed: bool, lenient: bool) -> None:
+    def __init__(
+        self, book: Book, root: object, *, closed: bool, lenient: bool, patterns: Dialect = "ecma"
+    ) -> None:
         self.book = book
         self.document = Document(root)
         self.closed = closed
         self.lenient = lenient
+        self._patterns: Dialect = patterns
         self.unchecked: list[str] = []
         """Refused keywords with their places, in lenient mode."""
         self._source = book.add_source(self)
@@ -197,8 +203,9 @@ class Schema:
             pattern = schema["pattern"]
             if not isinstance(pattern, str):
                 raise ConstraintError(f"'pattern' at {pointer(place)} is {pattern!r}, no text")
+            dialect = "python" if schema.get(PYTHON_PATTERN) == "python" else self._patterns
             try:
-                out = strings.both(out, self._pattern(pattern))
+                out = strings.both(out, self._pattern(pattern, dialect))
             except ConstraintError as error:
                 self._refuse(place, "pattern", str(error))
         known = schema.get("format")
@@ -207,11 +214,11 @@ class Schema:
             out = strings.both(out, found)
         return out
 
-    def _pattern(self, pattern: str) -> strings.Strings:
+    def _pattern(self, pattern: str, dialect: Dialect) -> strings.Strings:
         """A pattern that is one counted set of characters becomes a length window."""
-        counted = simple_repeat(pattern)
+        counted = simple_repeat(pattern, dialect)
         if counted is None:
-            return self.book.found(pattern)
+            return self.book.found(pattern, dialect)
         terms = self.book.terms
         ranges, low, high = counted
         if len(partition([ranges])) == 1:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from agentree.errors import InvalidArgument
+from agentree.errors import ConstraintError, InvalidArgument
 
 
 @dataclass(frozen=True)
@@ -67,5 +67,26 @@ class JSONSchema:
             raise InvalidArgument(f"spacing={self.spacing!r} must be 'template', 'compact' or 'any'")
 
     def __hash__(self) -> int:
-        text = json.dumps(self.schema, default=repr)
-        return hash((text, self.spacing, self.closed, self.lenient, self.fallback))
+        return hash((repr(self.schema), self.spacing, self.closed, self.lenient, self.fallback))
+
+    def text(self) -> str:
+        """The schema as JSON. Raises ConstraintError if it is none."""
+        given = cast("object", self.schema)
+        if not isinstance(given, Mapping):
+            raise ConstraintError(
+                f"JSONSchema({given!r}) is no schema: write a dict, as in {{'type': 'integer'}}"
+            )
+        try:
+            return json.dumps(given, ensure_ascii=False, allow_nan=False, default=_plain)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConstraintError(
+                f"the schema is no JSON ({error}): write dicts with text keys, lists, texts, finite numbers, "
+                "true, false and null"
+            ) from error
+
+
+def _plain(value: object) -> object:
+    """Mappings of other kinds as JSON has them."""
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, object]", value))
+    raise TypeError(f"{value!r} of type {type(value).__name__}")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint import numbers, strings
 from agentree.runtime.constraint.numbers import Numbers
-from agentree.runtime.constraint.pattern import search
+from agentree.runtime.constraint.pattern import Dialect, search
 from agentree.runtime.constraint.shapes import (
     FALSE,
     TRUE,
@@ -65,7 +65,7 @@ class Book:
         self._keys: list[Key] = [("or",), ("and",)]
         self._sources: list[Source] = []
         self._values: dict[int, Value | None] = {}
-        self._searches: dict[str, Strings] = {}
+        self._searches: dict[tuple[str, Dialect], Strings] = {}
         self._disjoint: dict[tuple[int, int], bool] = {}
         anything = strings.all_strings(self.terms)
         nothing = strings.listed(self.terms, ())
@@ -438,11 +438,12 @@ class Book:
             out += matched or [layer.extra]
         return self.both(out)
 
-    def found(self, pattern: str) -> Strings:
-        """The strings in which an ECMA-262 pattern matches."""
-        if pattern not in self._searches:
-            self._searches[pattern] = Strings(self.terms, search(self.terms, pattern))
-        return self._searches[pattern]
+    def found(self, pattern: str, dialect: Dialect = "ecma") -> Strings:
+        """The strings in which a pattern matches."""
+        key = (pattern, dialect)
+        if key not in self._searches:
+            self._searches[key] = Strings(self.terms, search(self.terms, pattern, dialect))
+        return self._searches[key]
 
     # ------------------------------------------------------------------ disjointness
 

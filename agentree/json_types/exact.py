@@ -1,0 +1,391 @@
+"""pydantic's core schemas to JSON Schemas that say everything their validators check.
+
+Where pydantic's own schema is wider than its validator (a date without its bounds, an int key that may be any
+text), what comes out is narrower, or the type is refused. Only the functions that a user writes as validators
+are left to run afterwards.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, ClassVar, Final, cast
+
+from pydantic import ByteSize, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import SchemaValidator, core_schema, to_jsonable_python
+
+from agentree.json_types.days import day_range
+from agentree.json_types.keys import Keys
+
+FORMATS: Final = (
+    "date", "date-time", "time", "duration", "local-date-time", "local-time", "uuid", "uuid1", "uuid3", "uuid4",
+    "uuid5", "uuid6", "uuid7", "uuid8", "email-address", "ipv4", "ipv6", "ipvanyaddress", "ipv4interface", "url",
+)  # fmt: skip
+"""The values of `format` that come out and say something of the text."""
+
+PYTHON_PATTERN: Final = "x-regex"
+"""Keyword beside a `pattern` that Python's `re` searches for; all others are searched for by Rust's regex."""
+
+_WHY: Final = "x-refused"
+_STRIPPED: Final = r"^(?:\S(?:[\s\S]*\S)?)?$"
+_ASCII: Final = r"^[\x00-\x7f]*$"
+_MOST_DIGITS: Final = 15
+"""Numbers with a fraction are never written with more digits."""
+
+_BEYOND: Final[dict[str, str]] = {
+    "ipv4network": "ipaddress.IPv4Interface, or a str and a validator",
+    "ipv6network": "ipaddress.IPv6Address, or a str and a validator",
+    "ipv6interface": "ipaddress.IPv6Address, or a str and a validator",
+    "ipvanynetwork": "ipaddress.IPv4Interface, or a str and a validator",
+    "ipvanyinterface": "ipaddress.IPv4Interface, or a str and a validator",
+    "regex": "str",
+    "base64": "bytes or str",
+    "base64url": "bytes or str",
+    "file-path": "pathlib.Path",
+    "directory-path": "pathlib.Path",
+    "json-string": "the type of the value itself",
+    "name-email": "EmailStr",
+    "zoneinfo": "a Literal of the zones that are meant",
+    "color": "a Literal of the colors that are meant",
+}
+"""Formats of pydantic's own types that no pattern can decide, and what to write instead."""
+
+
+class Unenforceable(ValueError):
+    """A type checks more than can be enforced: where in it, what, and what to write instead."""
+
+
+def exact_schema(adapter: TypeAdapter[Any], name: str) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of what an adapter takes as JSON; every text of it validates.
+
+    Raises Unenforceable, naming the place as a path from `name`, and what pydantic raises for types that have
+    no JSON form.
+    """
+    schema = adapter.json_schema(schema_generator=Exact)
+    for where, node in _places(schema, name):
+        if _WHY in node:
+            raise Unenforceable(f"{where} {node[_WHY]}")
+        form = node.get("format")
+        if form == "email":
+            node["format"] = "email-address"
+        if form in _BEYOND:
+            raise Unenforceable(f"{where} has the format {form!r}, {_sorry(_BEYOND[form])}")
+    return schema
+
+
+def _sorry(instead: str) -> str:
+    return f"which can't be enforced: write {instead}"
+
+
+def _places(node: object, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All schemas in a schema, with their paths."""
+    if not isinstance(node, dict):
+        return
+    schema = cast("dict[str, Any]", node)
+    yield where, schema
+    for key, mark in (("properties", "."), ("$defs", "")):
+        for name, inner in schema.get(key, {}).items():
+            yield from _places(inner, f"{where}{mark}{name}" if mark else name)
+    for key, mark in (("items", "[]"), ("additionalProperties", "{}"), ("propertyNames", ", a key of the dict,")):
+        yield from _places(schema.get(key), where + mark)
+    for inner in schema.get("patternProperties", {}).values():
+        yield from _places(inner, where + "{}")
+    for i, inner in enumerate(schema.get("prefixItems", ())):
+        yield from _places(inner, f"{where}[{i}]")
+    for key in ("anyOf", "oneOf", "allOf"):
+        for inner in schema.get(key, ()):
+            yield from _places(inner, where)
+
+
+def _refused(what: str, instead: str) -> JsonSchemaValue:
+    return {_WHY: f"{what}, {_sorry(instead)}"}
+
+
+class Exact(GenerateJsonSchema):
+    """The generator. A type that can't be enforced becomes a mark, so that its place is known at the end."""
+
+    ignored_warning_kinds: ClassVar[set[Any]] = {"skipped-choice", "non-serializable-default"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._configs: list[Mapping[str, Any]] = [{}]
+        self._keys = Keys()
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """As pydantic's, the settings of models and the definitions noted on the way."""
+        node = cast("dict[str, Any]", schema)
+        self._keys.note(node)
+        config = node.get("config")
+        if not isinstance(config, dict):
+            return super().generate_inner(schema)
+        self._configs.append(cast("dict[str, Any]", config))
+        try:
+            return super().generate_inner(schema)
+        finally:
+            self._configs.pop()
+
+    def _setting(self, schema: Mapping[str, Any], name: str, of_model: str) -> Any:
+        own = schema.get(name)
+        return self._configs[-1].get(of_model) if own is None else own
+
+    # ------------------------------------------------------------------ texts
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        out = super().str_schema(schema)
+        pattern = schema.get("pattern")
+        if pattern is not None and not isinstance(pattern, str):
+            if pattern.flags & ~re.UNICODE:
+                return _refused("has a compiled pattern with flags", "the flags into the pattern, as in (?i)")
+            out[PYTHON_PATTERN] = "python"
+        elif pattern is not None and self._setting(schema, "regex_engine", "regex_engine") == "python-re":
+            out[PYTHON_PATTERN] = "python"
+        for name in ("to_lower", "to_upper"):
+            if self._setting(schema, name, f"str_{name}") and (pattern is not None or "maxLength" in out):
+                return _refused(f"is checked after {name}", f"its pattern and length without {name}")
+        narrower: list[str] = []
+        if self._setting(schema, "strip_whitespace", "str_strip_whitespace") and (
+            pattern is not None or out.get("minLength")
+        ):
+            narrower.append(_STRIPPED)
+        if schema.get("ascii_only"):
+            narrower.append(_ASCII)
+        return _with_patterns(out, narrower)
+
+    def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
+        if self._configs[-1].get("val_json_bytes", "utf8") != "utf8":
+            return _refused("is read as encoded bytes", "a str, and decode it afterwards")
+        out = {**super().bytes_schema(schema), "format": "binary"}
+        return _with_patterns(out, [_ASCII] if "maxLength" in out else [])
+
+    def uuid_schema(self, schema: core_schema.UuidSchema) -> JsonSchemaValue:
+        return {"type": "string", "format": f"uuid{schema.get('version') or ''}"}
+
+    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
+        out: JsonSchemaValue = {"type": "string", "format": "url"}
+        longest = schema.get("max_length")
+        if longest is not None:
+            out["maxLength"] = longest - 1  # a path of "/" is added to a URL that has none
+        schemes = schema.get("allowed_schemes")
+        if schemes is not None:
+            out["pattern"] = f"^(?:{'|'.join(map(re.escape, schemes))}):"
+        return out
+
+    def multi_host_url_schema(self, schema: core_schema.MultiHostUrlSchema) -> JsonSchemaValue:
+        return _refused("is a URL of several hosts", "AnyUrl or str")
+
+    def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
+        return _refused("is a complex number", "two floats")
+
+    def json_schema(self, schema: core_schema.JsonSchema) -> JsonSchemaValue:
+        return _refused("is JSON inside of a text", "the type of the value itself")
+
+    def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> JsonSchemaValue:
+        return _refused("is a class", "a Literal of names")
+
+    # ------------------------------------------------------------------ times
+
+    def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
+        if "now_op" in schema:
+            return _refused("is compared with today", "a fixed bound, as in Field(le=date(2024, 12, 31))")
+        lows, highs = [schema.get("ge")], [schema.get("le")]
+        gt, lt = schema.get("gt"), schema.get("lt")
+        try:
+            lows.append(None if gt is None else gt + timedelta(1))
+            highs.append(None if lt is None else lt - timedelta(1))
+            low = max((d for d in lows if d is not None), default=None)
+            high = min((d for d in highs if d is not None), default=None)
+            out: JsonSchemaValue = {"type": "string", "format": "date"}
+            return out if low is None and high is None else {**out, "pattern": day_range(low, high)}
+        except (ValueError, OverflowError):
+            return _refused("has bounds that no day satisfies", "other bounds")
+
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        return self._moment(cast("Mapping[str, Any]", schema), "date-time", "a date with these bounds")
+
+    def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
+        return self._moment(cast("Mapping[str, Any]", schema), "time", "a time without bounds and a validator")
+
+    def _moment(self, schema: Mapping[str, Any], form: str, instead: str) -> JsonSchemaValue:
+        if "now_op" in schema:
+            return _refused("is compared with the present moment", "a datetime without that, and a validator")
+        if any(schema.get(k) is not None for k in ("ge", "gt", "le", "lt")):
+            return _refused("has bounds that depend on time zones", instead)
+        zone = schema.get("tz_constraint")
+        if zone not in (None, "aware", "naive"):
+            return _refused("wants one time zone", "AwareDatetime")
+        if schema.get("microseconds_precision") == "error":
+            return _refused("wants six digits after the second at most", "microseconds_precision='truncate'")
+        return {"type": "string", "format": f"local-{form}" if zone == "naive" else form}
+
+    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
+        if any(schema.get(k) is not None for k in ("ge", "gt", "le", "lt")):
+            return _refused("is a timedelta with bounds", "a number of seconds with these bounds")
+        if schema.get("microseconds_precision") == "error":
+            return _refused("wants six digits after the second at most", "microseconds_precision='truncate'")
+        return {"type": "string", "format": "duration"}
+
+    # ------------------------------------------------------------------ numbers
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        out: JsonSchemaValue = {"type": "number"}
+        for name, keyword in (
+            ("ge", "minimum"), ("le", "maximum"), ("gt", "exclusiveMinimum"), ("lt", "exclusiveMaximum"),
+            ("multiple_of", "multipleOf"),
+        ):  # fmt: skip
+            bound = schema.get(name)
+            if bound is not None:
+                plain = _plain(cast("Decimal", bound))
+                if plain is None:
+                    return _refused(f"has the bound {bound}, which is no float", "fewer digits")
+                out[keyword] = plain
+        digits, places = schema.get("max_digits"), schema.get("decimal_places")
+        if digits is None and places is None:
+            return out
+        if digits is None:
+            return _both(out, {"multipleOf": _power(-(places or 0))})
+        if places is not None and places > digits:
+            return _refused(f"has decimal_places={places} over max_digits={digits}", "the smaller number for both")
+        if digits > _MOST_DIGITS:
+            fraction = {} if places is None else {"multipleOf": _power(-places)}
+            return _both(out, {**_below(digits - (places or 0)), **fraction})
+        options = range(digits + 1) if places is None else (places,)
+        forms = [{**_below(digits - p), "multipleOf": _power(-p)} for p in options]
+        return _both(out, forms[0] if len(forms) == 1 else {"anyOf": [{"type": "number", **f} for f in forms]})
+
+    def fraction_schema(self, schema: Any) -> JsonSchemaValue:
+        if set(schema) - {"type", "ref", "metadata", "serialization", "strict"}:
+            return _refused("is a Fraction with bounds", "a Decimal")
+        return {"type": "number"}
+
+    # ------------------------------------------------------------------ listed values
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        members = [m.value if isinstance(m, Enum) else m for m in cast("list[Any]", schema["expected"])]
+        return _unreadable(schema, members) or super().literal_schema(schema)
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        return _unreadable(schema, [m.value for m in schema["members"]]) or super().enum_schema(schema)
+
+    # ------------------------------------------------------------------ containers
+
+    def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
+        return self._set(schema, super().set_schema(schema))
+
+    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
+        return self._set(schema, super().frozenset_schema(schema))
+
+    def _set(self, schema: Any, out: JsonSchemaValue) -> JsonSchemaValue:
+        items = schema.get("items_schema")
+        if items is not None and not self._keys.hashable(items):
+            return _refused("is a set of what has no hash", "a list")
+        if out.get("minItems", 0) <= 1:
+            out.pop("uniqueItems", None)  # reading a set drops duplicates
+        elif items is None or not self._keys.distinct(items):
+            return _refused("is a set with min_length of what may be equal in two spellings", "a list")
+        return out
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        return self._dict(schema)
+
+    def frozendict_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._dict(schema)
+
+    def ordered_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._dict(schema)
+
+    def counter_schema(self, schema: Any) -> JsonSchemaValue:
+        return self._dict(schema)
+
+    def _dict(self, schema: Any) -> JsonSchemaValue:
+        keys = schema.get("keys_schema")
+        values = dict(self.generate_inner(schema["values_schema"])) if "values_schema" in schema else {}
+        values.pop("title", None)
+        out: JsonSchemaValue = {"type": "object", "additionalProperties": values or True}
+        names = {} if keys is None else self._keys.names(keys, self.generate_inner)
+        if names is None:
+            return _refused("is a dict whose keys are no texts and no integers", "dict[str, ...], or a list of pairs")
+        if names:
+            out["propertyNames"] = names
+        low, high = schema.get("min_length"), schema.get("max_length")
+        if low is not None and low > 1 and keys is not None and not self._keys.distinct(keys):
+            return _refused("is a dict with min_length, two of whose keys may be equal", "dict[str, ...]")
+        out.update({k: v for k, v in (("minProperties", low), ("maxProperties", high)) if v is not None})
+        return out
+
+    # ------------------------------------------------------------------ fields and functions
+
+    def model_field_schema(self, schema: core_schema.ModelField) -> JsonSchemaValue:
+        return _hidden(schema) or super().model_field_schema(schema)
+
+    def dataclass_field_schema(self, schema: core_schema.DataclassField) -> JsonSchemaValue:
+        return _hidden(schema) or super().dataclass_field_schema(schema)
+
+    def typed_dict_field_schema(self, schema: core_schema.TypedDictField) -> JsonSchemaValue:
+        return _hidden(schema) or super().typed_dict_field_schema(schema)
+
+    def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
+        if getattr(schema["function"]["function"], "__name__", "") == "import_string":
+            return _refused("is imported by its name", "a Literal of names")
+        return super().function_plain_schema(schema)
+
+    def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> JsonSchemaValue:
+        if getattr(schema["function"]["function"], "__self__", None) is ByteSize:
+            return {"type": "integer", "minimum": 0}
+        return super().function_after_schema(schema)
+
+
+def _with_patterns(out: JsonSchemaValue, narrower: list[str]) -> JsonSchemaValue:
+    if narrower and "pattern" not in out:
+        out["pattern"] = narrower.pop()
+    if narrower:
+        out["allOf"] = [{"pattern": p} for p in narrower]
+    return out
+
+
+def _hidden(schema: Any) -> JsonSchemaValue | None:
+    """Fields that are only found on a path inside of other values."""
+    alias = schema.get("validation_alias")
+    if not isinstance(alias, list):
+        return None
+    if any(len(path) == 1 and isinstance(path[0], str) for path in cast("list[list[Any]]", alias)):
+        return None
+    return _refused("is found by an AliasPath", "an alias that is one name")
+
+
+def _unreadable(schema: Any, members: list[Any]) -> JsonSchemaValue | None:
+    """A mark if some member, written as JSON, is not read back."""
+    kept = {k: v for k, v in schema.items() if k not in ("ref", "metadata", "serialization")}
+    validator = SchemaValidator(cast("Any", kept))
+    for member in members:
+        try:
+            text = json.dumps(to_jsonable_python(member), allow_nan=False)
+            validator.validate_json(text)
+        except (ValidationError, ValueError):
+            return _refused(f"lists {member!r}, which JSON can't write so that it is read back", "texts")
+    return None
+
+
+def _plain(bound: Decimal) -> int | float | None:
+    if not bound.is_finite():
+        return None
+    if bound == bound.to_integral_value():
+        return int(bound)
+    return float(bound) if Decimal(repr(float(bound))) == bound else None
+
+
+def _power(exponent: int) -> int | float:
+    return 10**exponent if exponent >= 0 else float(f"1e{exponent}")
+
+
+def _below(digits: int) -> dict[str, Any]:
+    return {"exclusiveMinimum": -(10**digits), "exclusiveMaximum": 10**digits}
+
+
+def _both(a: JsonSchemaValue, b: JsonSchemaValue) -> JsonSchemaValue:
+    return {**a, **b} if not set(a) & set(b) else {**a, "allOf": [b]}
+
+
+__all__ = ["FORMATS", "PYTHON_PATTERN", "Exact", "Unenforceable", "exact_schema"]
