@@ -277,7 +277,7 @@ def _check_outputs(nodes: dict[str, NodeSpec]) -> None:
                 if more:
                     raise ConstraintError("with tools there is one output type: make it a union")
                 listed = [(tool.name, tool.schema) for tool in node.tools]
-                tool_calls(listed, output_of(first), node.parallel)
+                tool_calls(listed, output_of(first), node.parallel, patterns="rust")
             elif isinstance(node, LlmNode):
                 _ = output_of(*node.outputs).constraint
         except ConstraintError as error:

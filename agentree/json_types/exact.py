@@ -8,10 +8,10 @@ are left to run afterwards.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -21,8 +21,9 @@ from agentree.json_types.days import day_range
 from agentree.json_types.keys import Keys
 
 FORMATS: Final = (
-    "date", "date-time", "time", "duration", "local-date-time", "local-time", "uuid", "uuid1", "uuid3", "uuid4",
-    "uuid5", "uuid6", "uuid7", "uuid8", "email-address", "ipv4", "ipv6", "ipvanyaddress", "ipv4interface", "url",
+    "date", "date-time", "time", "duration", "local-date-time", "local-time", "email-address", "url",
+    "uuid", "uuid1", "uuid3", "uuid4", "uuid5", "uuid6", "uuid7", "uuid8",
+    "ipv4", "ipv6", "ipvanyaddress", "ipv4interface",
 )  # fmt: skip
 """The values of `format` that come out and say something of the text."""
 
@@ -52,6 +53,10 @@ _BEYOND: Final[dict[str, str]] = {
     "color": "a Literal of the colors that are meant",
 }
 """Formats of pydantic's own types that no pattern can decide, and what to write instead."""
+
+
+_CHECKS: Final[dict[str, str]] = {"import_string": "a Literal of names", "validate_new": "pathlib.Path"}
+"""Checks of pydantic's own types that show in no format, and what to write instead."""
 
 
 class Unenforceable(ValueError):
@@ -89,7 +94,11 @@ def _places(node: object, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for key, mark in (("properties", "."), ("$defs", "")):
         for name, inner in schema.get(key, {}).items():
             yield from _places(inner, f"{where}{mark}{name}" if mark else name)
-    for key, mark in (("items", "[]"), ("additionalProperties", "{}"), ("propertyNames", ", a key of the dict,")):
+    for key, mark in (
+        ("items", "[]"),
+        ("additionalProperties", "{}"),
+        ("propertyNames", ", a key of the dict,"),
+    ):
         yield from _places(schema.get(key), where + mark)
     for inner in schema.get("patternProperties", {}).values():
         yield from _places(inner, where + "{}")
@@ -107,10 +116,9 @@ def _refused(what: str, instead: str) -> JsonSchemaValue:
 class Exact(GenerateJsonSchema):
     """The generator. A type that can't be enforced becomes a mark, so that its place is known at the end."""
 
-    ignored_warning_kinds: ClassVar[set[Any]] = {"skipped-choice", "non-serializable-default"}
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
         self._configs: list[Mapping[str, Any]] = [{}]
         self._keys = Keys()
 
@@ -118,6 +126,9 @@ class Exact(GenerateJsonSchema):
         """As pydantic's, the settings of models and the definitions noted on the way."""
         node = cast("dict[str, Any]", schema)
         self._keys.note(node)
+        instead = _CHECKS.get(getattr(node.get("function", {}).get("function"), "__name__", ""))
+        if instead is not None and str(node["type"]).startswith("function"):
+            return _refused("is checked against this machine", instead)
         config = node.get("config")
         if not isinstance(config, dict):
             return super().generate_inner(schema)
@@ -126,6 +137,11 @@ class Exact(GenerateJsonSchema):
             return super().generate_inner(schema)
         finally:
             self._configs.pop()
+
+    def encode_default(self, dft: Any) -> Any:
+        """As pydantic's; the order of a set differs between processes, a schema must not."""
+        out = super().encode_default(dft)
+        return sorted(out, key=json.dumps) if isinstance(dft, set | frozenset) else out
 
     def _setting(self, schema: Mapping[str, Any], name: str, of_model: str) -> Any:
         own = schema.get(name)
@@ -206,7 +222,9 @@ class Exact(GenerateJsonSchema):
         return self._moment(cast("Mapping[str, Any]", schema), "date-time", "a date with these bounds")
 
     def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
-        return self._moment(cast("Mapping[str, Any]", schema), "time", "a time without bounds and a validator")
+        return self._moment(
+            cast("Mapping[str, Any]", schema), "time", "a time without bounds and a validator"
+        )
 
     def _moment(self, schema: Mapping[str, Any], form: str, instead: str) -> JsonSchemaValue:
         if "now_op" in schema:
@@ -237,23 +255,29 @@ class Exact(GenerateJsonSchema):
         ):  # fmt: skip
             bound = schema.get(name)
             if bound is not None:
-                plain = _plain(cast("Decimal", bound))
+                plain = _plain(bound)
                 if plain is None:
                     return _refused(f"has the bound {bound}, which is no float", "fewer digits")
                 out[keyword] = plain
+        if "multipleOf" in out:
+            out["allOf"] = [_below(20)]  # Decimals have 28 digits, and remainders need them all
         digits, places = schema.get("max_digits"), schema.get("decimal_places")
         if digits is None and places is None:
             return out
         if digits is None:
             return _both(out, {"multipleOf": _power(-(places or 0))})
         if places is not None and places > digits:
-            return _refused(f"has decimal_places={places} over max_digits={digits}", "the smaller number for both")
+            return _refused(
+                f"has decimal_places={places} over max_digits={digits}", "the smaller number for both"
+            )
         if digits > _MOST_DIGITS:
             fraction = {} if places is None else {"multipleOf": _power(-places)}
             return _both(out, {**_below(digits - (places or 0)), **fraction})
         options = range(digits + 1) if places is None else (places,)
         forms = [{**_below(digits - p), "multipleOf": _power(-p)} for p in options]
-        return _both(out, forms[0] if len(forms) == 1 else {"anyOf": [{"type": "number", **f} for f in forms]})
+        return _both(
+            out, forms[0] if len(forms) == 1 else {"anyOf": [{"type": "number", **f} for f in forms]}
+        )
 
     def fraction_schema(self, schema: Any) -> JsonSchemaValue:
         if set(schema) - {"type", "ref", "metadata", "serialization", "strict"}:
@@ -263,7 +287,7 @@ class Exact(GenerateJsonSchema):
     # ------------------------------------------------------------------ listed values
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        members = [m.value if isinstance(m, Enum) else m for m in cast("list[Any]", schema["expected"])]
+        members = [m.value if isinstance(m, Enum) else m for m in schema["expected"]]
         return _unreadable(schema, members) or super().literal_schema(schema)
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
@@ -306,7 +330,9 @@ class Exact(GenerateJsonSchema):
         out: JsonSchemaValue = {"type": "object", "additionalProperties": values or True}
         names = {} if keys is None else self._keys.names(keys, self.generate_inner)
         if names is None:
-            return _refused("is a dict whose keys are no texts and no integers", "dict[str, ...], or a list of pairs")
+            return _refused(
+                "is a dict whose keys are no texts and no integers", "dict[str, ...], or a list of pairs"
+            )
         if names:
             out["propertyNames"] = names
         low, high = schema.get("min_length"), schema.get("max_length")
@@ -325,11 +351,6 @@ class Exact(GenerateJsonSchema):
 
     def typed_dict_field_schema(self, schema: core_schema.TypedDictField) -> JsonSchemaValue:
         return _hidden(schema) or super().typed_dict_field_schema(schema)
-
-    def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
-        if getattr(schema["function"]["function"], "__name__", "") == "import_string":
-            return _refused("is imported by its name", "a Literal of names")
-        return super().function_plain_schema(schema)
 
     def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> JsonSchemaValue:
         if getattr(schema["function"]["function"], "__self__", None) is ByteSize:
@@ -350,7 +371,7 @@ def _hidden(schema: Any) -> JsonSchemaValue | None:
     alias = schema.get("validation_alias")
     if not isinstance(alias, list):
         return None
-    if any(len(path) == 1 and isinstance(path[0], str) for path in cast("list[list[Any]]", alias)):
+    if any(isinstance(path, list) and len(cast("list[Any]", path)) == 1 for path in cast("list[Any]", alias)):
         return None
     return _refused("is found by an AliasPath", "an alias that is one name")
 
@@ -368,7 +389,8 @@ def _unreadable(schema: Any, members: list[Any]) -> JsonSchemaValue | None:
     return None
 
 
-def _plain(bound: Decimal) -> int | float | None:
+def _plain(given: object) -> int | float | None:
+    bound = Decimal(str(given))
     if not bound.is_finite():
         return None
     if bound == bound.to_integral_value():
@@ -385,7 +407,7 @@ def _below(digits: int) -> dict[str, Any]:
 
 
 def _both(a: JsonSchemaValue, b: JsonSchemaValue) -> JsonSchemaValue:
-    return {**a, **b} if not set(a) & set(b) else {**a, "allOf": [b]}
+    return {**a, **b} if not set(a) & set(b) else {**a, "allOf": [*a.get("allOf", ()), b]}
 
 
 __all__ = ["FORMATS", "PYTHON_PATTERN", "Exact", "Unenforceable", "exact_schema"]

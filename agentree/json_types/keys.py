@@ -11,7 +11,18 @@ _INNER: Final = {
 }  # fmt: skip
 _TEXTS: Final = frozenset(("str", "uuid", "date", "datetime", "time", "timedelta", "url", "any"))
 _UNHASHABLE: Final = frozenset(
-    ("list", "set", "dict", "any", "typed-dict", "deque", "ordered-dict", "counter", "frozendict", "generator")
+    (
+        "list",
+        "set",
+        "dict",
+        "any",
+        "typed-dict",
+        "deque",
+        "ordered-dict",
+        "counter",
+        "frozendict",
+        "generator",
+    )
 )
 _SAME: Final = ("strip_whitespace", "to_lower", "to_upper")
 
@@ -21,6 +32,7 @@ class Keys:
 
     def __init__(self) -> None:
         self._defined: dict[str, dict[str, Any]] = {}
+        self._seen: set[int] = set()
 
     def note(self, schema: dict[str, Any]) -> None:
         """Remembers what `schema` defines."""
@@ -45,7 +57,7 @@ class Keys:
         if kind in _UNHASHABLE:
             return False
         if kind in ("model", "dataclass"):
-            return schema["cls"].__hash__ is not None and not _by_value(schema)
+            return schema["cls"].__hash__ is not None and self._fields_hashable(schema)
         members: list[Any] = [*_choices(schema)]
         if kind in ("tuple", "frozenset"):
             items = schema.get("items_schema")
@@ -55,6 +67,16 @@ class Keys:
         if kind == "named-tuple":
             members += [f["schema"] for f in schema.get("fields", ())]
         return all(self.hashable(m) for m in members)
+
+    def _fields_hashable(self, schema: dict[str, Any]) -> bool:
+        """Whether a frozen class can be hashed: it hashes its fields."""
+        key = id(schema)
+        if key in self._seen:
+            return True
+        self._seen.add(key)
+        inner = self._plain(schema["schema"])
+        fields: Any = inner.get("fields", ())
+        return all(self.hashable(f["schema"]) for f in getattr(fields, "values", lambda: fields)())
 
     def distinct(self, schema: dict[str, Any]) -> bool:
         """Whether values that are spelled differently are never equal."""
@@ -87,12 +109,6 @@ class Keys:
         for noise in ("title", "description", "type"):
             made.pop(noise, None)
         return made
-
-
-def _by_value(schema: dict[str, Any]) -> bool:
-    """Whether a model compares by value and can change, so that it has no hash."""
-    config = schema.get("config") or {}
-    return schema["type"] == "model" and not config.get("frozen") and "__hash__" not in vars(schema["cls"])
 
 
 def _choices(schema: dict[str, Any]) -> list[Any]:

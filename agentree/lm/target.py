@@ -97,7 +97,7 @@ def _bind_call(session: Session, tools: Sequence[Tool[..., Any]], output: Any, p
     from agentree.runtime.constraint import Answer, output_of, parse_turn, tool_calls
 
     final = output_of(output)
-    constraint = tool_calls([(t.name, t.schema) for t in tools], final, parallel)
+    constraint = tool_calls([(t.name, t.schema) for t in tools], final, parallel, patterns="rust")
 
     def parse(text: str, made: int) -> Any:
         turn = parse_turn(text, final)

@@ -19,18 +19,18 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from agentree.errors import ToolDefinitionError
+from agentree.json_types import FORMATS as EXACT_FORMATS
+from agentree.json_types import PYTHON_PATTERN, Unenforceable, exact_schema
 from agentree.tools.text import canonical_json, shorten
 
 KEYWORDS = (
     "$ref", "type", "description", "enum", "const", "anyOf", "properties", "required", "additionalProperties",
-    "items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern", "format",
-    "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "default",
+    "items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern", PYTHON_PATTERN,
+    "format", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "default",
 )  # fmt: skip
 """All keywords that a tool's schema can contain (and `$defs` at its top), in the order they are written."""
 
-FORMATS = frozenset(
-    {"date", "date-time", "time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"}
-)
+FORMATS = frozenset((*EXACT_FORMATS, "hostname", "uri"))
 """All values of `format` that a tool's schema can contain."""
 
 _WITHOUT_MEANING = frozenset(
@@ -135,7 +135,9 @@ def parameters_of(
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
         adapter = TypeAdapter[dict[str, Any]](shape)
-        raw = adapter.json_schema()
+        raw = exact_schema(adapter, owner)
+    except Unenforceable as e:
+        raise ToolDefinitionError(str(e)) from e
     except Exception as e:
         raise ToolDefinitionError(_blame(owner, hints, e)) from e
     properties = raw.get("properties", {})
@@ -200,6 +202,9 @@ def _annotate(prop: dict[str, object], p: inspect.Parameter, hint: Any, doc: str
         return
     try:
         value = TypeAdapter(hint).dump_python(p.default, mode="json", warnings="error")
+        if isinstance(p.default, set | frozenset):
+            # the order of a set differs between processes; a schema must not
+            value = sorted(value, key=canonical_json)
         if len(json.dumps(value, allow_nan=False)) <= _MAX_DEFAULT:
             prop["default"] = value
     except Exception:
@@ -256,9 +261,6 @@ def _subset(schema: Any, where: str) -> dict[str, object]:
             )
         else:
             out[key] = value
-    if isinstance(out.get("default"), list) and any(one.get("uniqueItems") for one in _alternatives(schema)):
-        # the order of a set differs between processes; a schema must not
-        out["default"] = sorted(cast("list[object]", out["default"]), key=canonical_json)
     kind = out.get("type")
     if kind == "object":
         if "properties" not in out:
@@ -270,7 +272,3 @@ def _subset(schema: Any, where: str) -> dict[str, object]:
     if kind == "array" and "items" not in out and "prefixItems" not in out and out.get("maxItems") != 0:
         raise _Refused(f"{where} is a list of anything: write the type of its items, as in list[str]")
     return {key: out[key] for key in KEYWORDS if key in out}
-
-
-def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return [schema, *schema.get("anyOf", [])]

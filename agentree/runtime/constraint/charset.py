@@ -165,7 +165,7 @@ def word_rust() -> Ranges:
 
 @cache
 def _case_pairs() -> dict[int, tuple[int, ...]]:
-    """Each code point that has case, to all that fold to the same single one (status C of CaseFolding.txt)."""
+    """Each code point that has case, to all that fold to the same one (status C of CaseFolding.txt)."""
     groups: dict[str, list[int]] = {}
     for point in range(LAST + 1):
         folded = chr(point).casefold()

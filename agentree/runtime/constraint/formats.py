@@ -45,21 +45,21 @@ _RELATIVE = (
 )
 # Few enough digits for a span that Python can hold: under a thousand million days in all.
 _SECONDS = r"\d{1,8}(?:\.\d{1,9})?S"
-_DURATION_TIME = rf"T(?:\d{{1,8}}H(?:\d{{1,8}}M(?:{_SECONDS})?)?|\d{{1,8}}M(?:{_SECONDS})?|{_SECONDS})"
-_DURATION_DATE = r"(?:\d{1,6}Y(?:\d{1,7}M(?:\d{1,8}D)?)?|\d{1,7}M(?:\d{1,8}D)?|\d{1,8}D)"
+_DURATION_TIME = rf"T(?:\d{{1,5}}H(?:\d{{1,6}}M(?:{_SECONDS})?)?|\d{{1,6}}M(?:{_SECONDS})?|{_SECONDS})"
+_DURATION_DATE = r"(?:\d{1,5}Y(?:\d{1,6}M(?:\d{1,8}D)?)?|\d{1,6}M(?:\d{1,8}D)?|\d{1,8}D)"
 # Hosts of which every URL parser thinks alike: no addresses, no encoded names, a last label that is a name.
 _NAME = r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*"
 _LAST_NAME = r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*"
 _HOST = rf"(?:{_NAME}\.)*{_LAST_NAME}"
 _PORT = r"(?::(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}))?"
 _RESERVED = "arpa|invalid|local|localhost|onion|test"
-_HEX4 = "[0-9a-fA-F]{4}"
+_HEX3, _HEX4 = "[0-9a-fA-F]{3}", "[0-9a-fA-F]{4}"
 
 FORMATS: Final[dict[str, str]] = {
     "date": rf"^{_DATE}$",
     "time": rf"^{_TIME}$",
     "date-time": rf"^{_DATE}[Tt]{_TIME}$",
-    "duration": rf"^P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|\d{1,7}W)$",
+    "duration": rf"^P(?:{_DURATION_DATE}(?:{_DURATION_TIME})?|{_DURATION_TIME}|\d{{1,7}}W)$",
     "email": rf"^{_ATOM}(?:\.{_ATOM})*@(?:{_LABEL}(?:\.{_LABEL})*|\[{_IPV4}\])$",
     "hostname": rf"^{_LABEL}(?:\.{_LABEL})*$",
     "ipv4": rf"^{_IPV4}$",
@@ -76,7 +76,7 @@ FORMATS: Final[dict[str, str]] = {
     "ipv4interface": rf"^{_IPV4}/(?:\d|[12]\d|3[0-2])$",
     "url": rf"^[A-Za-z][A-Za-z0-9+.-]*://{_HOST}{_PORT}{_PATH_ABEMPTY}{_TAIL}$",
     **{
-        f"uuid{version}": rf"^{_HEX4}{_HEX4}-{_HEX4}-{version}[0-9a-fA-F]{{3}}-[89abAB][0-9a-fA-F]{{3}}-{_HEX4}{_HEX4}{_HEX4}$"
+        f"uuid{version}": rf"^{_HEX4 * 2}-{_HEX4}-{version}{_HEX3}-[89abAB]{_HEX3}-{_HEX4 * 3}$"
         for version in range(1, 9)
     },
     "json-pointer": r"^(?:/(?:[^~/]|~[01])*)*$",

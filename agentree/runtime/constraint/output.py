@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import NoneType, UnionType
-from typing import Any, Final, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -198,6 +198,8 @@ def _name(kind: Any) -> str:
         return "None"
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
+    if get_origin(kind) is Annotated:
+        return _name(get_args(kind)[0])
     if isinstance(kind, UnionType) or get_origin(kind) is Union:
         return " | ".join(_name(k) for k in get_args(kind))
     return str(kind).replace("typing.", "")

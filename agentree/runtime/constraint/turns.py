@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, cast
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.constraint import SECONDS, Constraint, Deadline, compile_set
 from agentree.runtime.constraint.output import Output
+from agentree.runtime.constraint.pattern import Dialect
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.shapes import FALSE, Arrays, Layer, Objects, Property
 from agentree.runtime.constraint.values import Book
@@ -37,13 +38,14 @@ def tool_calls(
     *,
     spacing: Literal["template", "compact", "any"] = "template",
     longest: int | None = LONGEST_STRING,
+    patterns: Dialect = "ecma",
 ) -> Constraint:
     """What an agent may write in one turn: `{"name": ..., "arguments": {...}}`.
 
     The final answer is the pseudo tool `final_answer`, whose arguments are the output if that is an object
     and else `{"answer": <output>}`. With `parallel`, calls come as an array of 1 to 8; the final answer
-    stands alone. Raises ConstraintError for schemas that can't be enforced, duplicate names, or if there
-    is nothing to write.
+    stands alone. `patterns` is the dialect of `pattern`: Rust's for the schemas of Python functions. Raises
+    ConstraintError for schemas that can't be enforced, duplicate names, or if there is nothing to write.
     """
     listed = tuple((name, json.dumps(schema, ensure_ascii=False)) for name, schema in tools)
     names = [name for name, _ in listed]
@@ -56,7 +58,7 @@ def tool_calls(
         raise ConstraintError(f"several tools are named {twice[0]!r}: rename all but one")
     if not listed and final is None:
         raise ConstraintError("a turn needs tools or a final output: give at least one")
-    return _compile(listed, final, parallel, spacing, longest)
+    return _compile(listed, final, parallel, spacing, longest, patterns)
 
 
 @lru_cache(maxsize=128)
@@ -66,13 +68,14 @@ def _compile(
     parallel: bool,
     spacing: Literal["template", "compact", "any"],
     longest: int | None,
+    patterns: Dialect,
 ) -> Constraint:
     tick = Deadline(SECONDS)
     book = Book(tick=tick)
     calls: list[Objects] = []
     arguments: dict[str, int] = {}
     for name, text in tools:
-        arguments[name] = Schema(book, json.loads(text), closed=True, lenient=False).number
+        arguments[name] = Schema(book, json.loads(text), closed=True, lenient=False, patterns=patterns).number
         calls.append(_call(book, name, arguments[name]))
     answers: list[Objects] = []
     if final is not None:
