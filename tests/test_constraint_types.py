@@ -149,7 +149,10 @@ EXACT: dict[str, tuple[Any, list[Any]]] = {
     "date from": (limited(dt.date, ge=DAY), ["2020-02-29", "9999-12-31"]),
     "date after": (limited(dt.date, gt=DAY), ["2020-03-01"]),
     "date until": (limited(dt.date, le=DAY), ["2020-02-29", "0001-01-01"]),
-    "date between": (limited(dt.date, gt=dt.date(2019, 12, 30), lt=dt.date(2021, 3, 2)), ["2019-12-31", "2021-03-01"]),
+    "date between": (
+        limited(dt.date, gt=dt.date(2019, 12, 30), lt=dt.date(2021, 3, 2)),
+        ["2019-12-31", "2021-03-01"],
+    ),
     "condate": (p.condate(ge=DAY, le=DAY), ["2020-02-29"]),
     "datetime": (dt.datetime, ["2024-02-29T10:00:00Z"]),
     "naive datetime": (p.NaiveDatetime, ["2024-02-29T10:00:00.5"]),
@@ -333,9 +336,13 @@ def test_days_between_two_days(a: dt.date, b: dt.date, days: list[dt.date], besi
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(1, 8), st.one_of(st.none(), st.integers(0, 8)), st.lists(st.decimals(-3000, 3000, places=4), max_size=9)
-)  # fmt: skip
-def test_decimal_digits_are_those_of_the_validator(digits: int, places: int | None, values: list[Decimal]) -> None:
+    st.integers(1, 8),
+    st.one_of(st.none(), st.integers(0, 8)),
+    st.lists(st.decimals(-3000, 3000, places=4), max_size=9),
+)
+def test_decimal_digits_are_those_of_the_validator(
+    digits: int, places: int | None, values: list[Decimal]
+) -> None:
     places = None if places is None else min(places, digits)
     kind = Annotated[Decimal, Field(max_digits=digits, decimal_places=places)]
     constraint = output_of(kind).constraint

@@ -20,9 +20,12 @@ def refuse_values(asked: object) -> None:
     """Raise ConstraintError, with what to write, for what can't be a type."""
     remedy = _remedy(asked)
     if remedy is not None:
-        text = repr(asked)
-        text = text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-        raise ConstraintError(f"{text} is no type of output: {remedy}")
+        raise ConstraintError(f"{shortened(repr(asked), SHOWN)} is no type of output: {remedy}")
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """The beginning of a text, if it is long."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _remedy(asked: object) -> str | None:

@@ -48,8 +48,16 @@ class Body:
     state: int
     place: int
     count: int
-    kept: bool = False
-    """The text decides what may follow the string."""
+    spelled: bytes = b""
+    taken: tuple[bytes, ...] | None = None
+    """Texts of which the string, spelled so far, must differ; None where it need not."""
+
+    @property
+    def beside(self) -> list[bytes]:
+        """How the texts taken go on from here, where a bounded string may have no room to differ."""
+        if not self.taken or self.text.high is None:
+            return []
+        return [t[len(self.spelled) :] for t in self.taken if t.startswith(self.spelled)]
 
     @property
     def free(self) -> bool:

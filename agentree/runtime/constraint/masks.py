@@ -271,8 +271,12 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
                 if body.room < trie.longest:
                     fits = lengths <= body.room
                     ids, lengths = ids[fits], lengths[fits]
+                dead = _dead_ends(trie, place, inside, body.beside)
+                if dead:
+                    lives = ~np.isin(ids, dead)
+                    ids, lengths = ids[lives], lengths[lives]
                 if len(ids):
-                    out.append(Reached(inside, ids, lengths, depth, int(body.kept)))
+                    out.append(Reached(inside, ids, lengths, depth, int(body.taken is not None)))
                 taken = body.room >= trie.longest or len(here.nodes) == 1
         kids = all_kids[place]
         after = here.after
@@ -292,6 +296,22 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
             if all_kids[child]:
                 pending.append((target, child, depth + 1, characters + (byte & 0xC0 != 0x80), taken))
     return out + [Reached(target, ids) for target, ids in exact.items()]
+
+
+def _dead_ends(trie: Trie, place: int, inside: Position, texts: list[bytes]) -> list[int]:
+    """Tokens from `place` on along a text that the string must differ from, after which it can't any more."""
+    out: list[int] = []
+    for text in texts:
+        here: Position | None = inside
+        at = place
+        for byte in text:
+            at = trie.kids[at].get(byte, -1)
+            if at < 0:
+                break
+            here = None if here is None else here.step(byte)
+            if here is None:
+                out.extend(trie.ids[at])
+    return out
 
 
 def _extends(trie: Trie, place: int, position: Position) -> bool:

@@ -54,7 +54,7 @@ class UndeclaredKey(Machine):
 
     def body(self, state: KeyState) -> Body:
         """The place inside the key."""
-        return Body(self.text, *state[:3], self.keeps)
+        return Body(self.text, *state[:4], state[4][4] if self.keeps else None)
 
     def candidates(self, state: KeyState) -> Iterable[int]:
         """Bytes that go on inside the character, and the quote."""

@@ -15,7 +15,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from agentree.errors import ConstraintError
 from agentree.json_types import Unenforceable, exact_schema
-from agentree.runtime.constraint.asked import refuse_values
+from agentree.runtime.constraint.asked import refuse_values, shortened
 from agentree.runtime.constraint.constraint import (
     Constraint,
     compile_choice,
@@ -180,8 +180,12 @@ def _typed(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
             "dataclasses, TypedDicts, Literals, Enums, str, int, float, bool and lists of them"
         ) from error
     except Exception as error:  # types bring code of their own, and pydantic's errors have no common base
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConstraintError(f"{name} can't be generated: {reason}") from error
+        reason = " ".join(str(error).split("\n\nFor further")[0].split()) or type(error).__name__
+        if "regex parse error" in reason:
+            reason = (
+                f"a pattern is none of Rust's regex ({reason.split('error: ')[-1]}); write re.compile(...)"
+            )
+        raise ConstraintError(f"{name} can't be generated: {shortened(reason)}") from error
 
     def read(text: str) -> Any:
         try:
@@ -202,6 +206,9 @@ def _name(kind: Any) -> str:
         return _name(get_args(kind)[0])
     if isinstance(kind, UnionType) or get_origin(kind) is Union:
         return " | ".join(_name(k) for k in get_args(kind))
+    if get_origin(kind) is not None and get_origin(kind) is not Literal:
+        inner = ", ".join("..." if k is ... else _name(k) for k in get_args(kind))
+        return f"{getattr(get_origin(kind), '__name__', get_origin(kind))}[{inner}]"
     return str(kind).replace("typing.", "")
 
 

@@ -147,7 +147,8 @@ class _Classes(_Escapes):
         negative = self.peek() == "^"
         self.at += negative
         outer, self.wide = self.wide, self.wide != negative
-        out: list[tuple[int, int]] = []
+        stated: list[tuple[int, int]] = []
+        closed: list[tuple[int, int]] = []
         first, unicode = True, False
         while True:
             if self.at >= len(self.text):
@@ -156,9 +157,11 @@ class _Classes(_Escapes):
                 self.at += 1
                 break
             first = False
-            unicode = unicode or (self.peek() == "\\" and self.peek(2)[1:] in set("dDwWpP"))
-            out += self._range()
-        ranges = self.folded(charset.normal(out), start)
+            kind = self.peek(2)[1:] if self.peek() == "\\" else ""
+            unicode = unicode or kind in set("dDwWpP")
+            # Digits, words and blanks have their members in both cases already.
+            (closed if kind in set("dDwWsS") else stated).extend(self._range())
+        ranges = charset.either(self.folded(charset.normal(stated), start), charset.normal(closed))
         self.wide = outer
         return self.letters.outside(ranges, unicode=unicode, wide=outer) if negative else ranges
 

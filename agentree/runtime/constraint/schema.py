@@ -35,6 +35,8 @@ _STRING = ("minLength", "maxLength", "pattern", "format")
 _NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 MOST_MEMBERS = 10_000
 """Most members of an array or object that are counted one by one."""
+MOST_CHARACTERS = 1_000_000
+"""Most characters that a string can be asked to have at least."""
 _COUNTED = ("minItems", "minProperties", "maxProperties", "minContains")
 _ARRAY = ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains")
 _OBJECT = (
@@ -105,10 +107,7 @@ class Schema:
         for keyword, instead in REFUSED.items():
             if keyword in schema:
                 self._refuse(place, keyword, instead)
-        if not isinstance(schema.get("required", []), list):
-            raise ConstraintError(
-                f"'required' at {pointer(place)} is {schema['required']!r}: a list of names"
-            )
+        _ = self._names(schema.get("required", []), "required", place)
         types = self._types(schema, place)
         out = Value(
             "null" in types,
@@ -238,6 +237,11 @@ class Schema:
                 f"{keyword!r} at {pointer(place)} can't be enforced: {value} members are more than the "
                 f"{MOST_MEMBERS:,} that are counted; give a smaller number"
             )
+        if keyword == "minLength" and value > MOST_CHARACTERS:
+            raise ConstraintError(
+                f"'minLength' at {pointer(place)} can't be enforced: a text of {value} characters is longer "
+                f"than {MOST_CHARACTERS:,}; give a smaller number"
+            )
         return int(value)
 
     # ------------------------------------------------------------------ arrays and objects
@@ -252,6 +256,8 @@ class Schema:
             follow = "items" if listed == "prefixItems" else "additionalItems"
             if follow in schema:
                 rest = self._set((*place, follow))
+        elif "prefixItems" in schema:
+            raise ConstraintError(f"'prefixItems' at {pointer(place)} is {members!r}: a list of schemas")
         elif "items" in schema:
             rest = self._set((*place, "items"))
         low = self._count(schema, "minItems", place) or 0
@@ -275,10 +281,7 @@ class Schema:
         declared = schema.get("properties", {})
         if not isinstance(declared, Mapping):
             raise ConstraintError(f"'properties' at {pointer(place)} is no object")
-        required = schema.get("required", [])
-        names = cast("list[object]", required)
-        if not isinstance(required, list) or not all(isinstance(n, str) for n in names):
-            raise ConstraintError(f"'required' at {pointer(place)} is {required!r}: a list of property names")
+        names = self._names(schema.get("required", []), "required", place)
         matched: list[tuple[str, int]] = []
         if "patternProperties" in schema:
             if not isinstance(schema["patternProperties"], Mapping):
@@ -302,7 +305,7 @@ class Schema:
             properties.append(Property(key, value, key in names))
         properties += [
             Property(key, self.book.undeclared(outer, key), True)
-            for key in dict.fromkeys(cast("list[str]", names))
+            for key in dict.fromkeys(names)
             if key not in declared
         ]
         shape = Objects(
@@ -316,12 +319,20 @@ class Schema:
         )
         return tuple(self.book.object_both(shape, Objects(said=said)))
 
+    def _names(self, listed: object, keyword: str, place: Place) -> list[str]:
+        names = cast("list[object]", listed) if isinstance(listed, list) else [None]
+        if not all(isinstance(n, str) for n in names):
+            raise ConstraintError(f"{keyword!r} at {pointer(place)} is {listed!r}: a list of property names")
+        return cast("list[str]", names)
+
     # ------------------------------------------------------------------ combinations
 
     def _members(self, schema: Mapping[str, object], keyword: str, place: Place) -> list[int]:
         listed = schema[keyword]
-        if not isinstance(listed, list) or not listed:
-            raise ConstraintError(f"{keyword!r} at {pointer(place)} is no list of schemas")
+        if not isinstance(listed, list):
+            raise ConstraintError(f"{keyword!r} at {pointer(place)} is {listed!r}: a list of schemas")
+        if not listed:
+            raise ConstraintError(f"{keyword!r} at {pointer(place)} is empty: list at least one schema")
         return [self._set((*place, keyword, i)) for i in range(len(cast("list[object]", listed)))]
 
     def _all_of(self, schema: Mapping[str, object], place: Place) -> Value:
@@ -371,7 +382,7 @@ class Schema:
             for key, needs in cast("Mapping[str, object]", listed).items():
                 absent = Objects((Property(key, FALSE, False),))
                 if isinstance(needs, list):
-                    names = [key, *cast("list[str]", needs)]
+                    names = [key, *self._names(cast("object", needs), keyword, place)]
                     present = (Objects(tuple(Property(n, TRUE, True) for n in dict.fromkeys(names))),)
                 else:
                     stated = book.value(self._set((*place, keyword, key)))

@@ -13,7 +13,8 @@ class Regex:
     """Text that the whole pattern matches, in Python's spelling.
 
     `\\d`, `\\w` and `\\s` are their ASCII members and `\\D`, `\\W`, `\\S` what is outside the Unicode
-    classes: whatever is generated matches under `re.fullmatch` with and without `re.ASCII`.
+    classes: whatever is generated matches under `re.fullmatch` with and without `re.ASCII`, which only
+    knows no case beyond ASCII.
     """
 
     pattern: str

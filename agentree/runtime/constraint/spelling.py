@@ -8,6 +8,7 @@ text is (state between characters, progress inside the character).
 from itertools import pairwise
 from typing import Final, Literal
 
+from agentree.errors import ConstraintError
 from agentree.runtime.constraint.charset import Ranges, both
 
 Mode = Literal["json", "raw"]
@@ -31,7 +32,12 @@ _LIKED: Final = (
 
 
 def quote(text: str) -> bytes:
-    """The JSON string literal of `text`, as the automata spell it."""
+    """The JSON string literal of `text`, as the automata spell it.
+
+    Raises ConstraintError for lone surrogates.
+    """
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise ConstraintError(f"{text!r} has a lone surrogate, which no text can spell: leave it out")
     return b'"' + b"".join(escape(ord(c)) for c in text) + b'"'
 
 

@@ -12,6 +12,7 @@ from agentree.runtime.constraint.output import Output
 from agentree.runtime.constraint.pattern import Dialect
 from agentree.runtime.constraint.schema import Schema
 from agentree.runtime.constraint.shapes import FALSE, Arrays, Layer, Objects, Property
+from agentree.runtime.constraint.spec import JSONSchema
 from agentree.runtime.constraint.values import Book
 
 FINAL: Final = "final_answer"
@@ -47,7 +48,7 @@ def tool_calls(
     stands alone. `patterns` is the dialect of `pattern`: Rust's for the schemas of Python functions. Raises
     ConstraintError for schemas that can't be enforced, duplicate names, or if there is nothing to write.
     """
-    listed = tuple((name, json.dumps(schema, ensure_ascii=False)) for name, schema in tools)
+    listed = tuple((name, _text(name, schema)) for name, schema in tools)
     names = [name for name, _ in listed]
     if FINAL in names:
         raise ConstraintError(
@@ -96,6 +97,13 @@ def _compile(
         raise
     _blame(book, arguments, tick)
     return constraint
+
+
+def _text(name: str, schema: Mapping[str, object]) -> str:
+    try:
+        return JSONSchema(schema).text()
+    except ConstraintError as error:
+        raise ConstraintError(f"tool {name!r}: {error}") from error
 
 
 def _blame(book: Book, arguments: Mapping[str, int], tick: Deadline) -> None:

@@ -59,7 +59,7 @@ class UniqueItem(Machine):
     def body(self, state: ItemState) -> Body | None:
         """The place inside a string of the item."""
         inner = state[0].machine.body(state[0].state)
-        return None if inner is None else replace(inner, kept=True)
+        return None if inner is None else replace(inner, spelled=state[1], taken=state[2][2])
 
     def gap(self, state: ItemState) -> bool:
         """Whether blanks may stand inside the item."""
