@@ -7,15 +7,17 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 from engine_harness import settle
+from lm_scripted import until
 from tiny_models import tiny_llama
 
 from agentree import user
+from agentree.errors import RuntimeClosed
 from agentree.lm import Runtime, Transcript
 from agentree.lm.monitor import running
 from agentree.lm.session import Session
@@ -145,6 +147,88 @@ async def test_cancelling_half_of_them_in_the_middle(folder: Path) -> None:
         await idle(lm)
         assert lm.stats().leased == 0
         assert (await lm.transcript(user("Still there?")).gen(str, max_tokens=5)).text is not None
+
+
+async def _left(base: Transcript) -> None:
+    async with base.stream(str, max_tokens=1000) as stream:
+        await anext(aiter(stream))
+
+
+async def _never_read(base: Transcript) -> None:
+    async with base.stream(str, max_tokens=1000):
+        pass
+
+
+async def _raising(base: Transcript) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with base.stream(str, max_tokens=1000) as stream:
+            async for _ in stream:
+                _ = 1 / 0
+
+
+async def _cancelled(base: Transcript) -> None:
+    reading = anyio.Event()
+
+    async def client() -> None:
+        async with base.stream(str, max_tokens=1000) as stream:
+            async for _ in stream:
+                reading.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(client)
+        await reading.wait()
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("end", [_left, _never_read, _raising, _cancelled])
+@pytest.mark.asyncio
+async def test_a_client_that_dies_in_the_middle_of_a_stream(
+    folder: Path, end: Callable[[Transcript], Awaitable[None]]
+) -> None:
+    async with Runtime(folder, kv_tokens=2048) as lm:
+        base = lm.transcript(user("The quick brown fox"))
+        for _ in range(3):
+            await end(base)
+        await idle(lm)
+        assert lm.stats().sampled_tokens < 2000, "the rest was not generated"
+        assert (await base.gen(str, max_tokens=5)).usage.output_tokens == 5
+
+
+@pytest.mark.asyncio
+async def test_closing_in_the_middle_leaves_no_private_slot(folder: Path) -> None:
+    lm = Runtime(folder, kv_tokens=2048)
+    failed: list[BaseException] = []
+
+    async def one(t: Transcript) -> None:
+        try:
+            await t.gen(str, max_tokens=400)
+        except RuntimeClosed as error:
+            failed.append(error)
+
+    async with anyio.create_task_group() as group:
+        async with lm:
+            for number in range(8):
+                group.start_soon(one, lm.transcript(user(f"Number {number}")))
+            await until(lambda: lm.stats().private > 0)
+        stats = lm.stats()
+        assert stats.private == 0 and stats.free + stats.tree == stats.pool
+    assert failed
+
+
+def test_an_interrupt_in_the_middle_of_a_load_leaves_it_closed(folder: Path) -> None:
+    lm = Runtime(folder, kv_tokens=2048)
+
+    def ctrl_c() -> None:
+        raise KeyboardInterrupt
+
+    interrupting = lm.bus.subscribe(ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        lm.__enter__()
+    lm.bus.unsubscribe(interrupting)
+    with pytest.raises(RuntimeClosed, match="closed"):
+        lm.transcript()
+    with lm:
+        assert lm.stats().free == 2048
 
 
 SCRIPT = """
