@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agentree.errors import AgentreeError
+from agentree.errors import AgentreeError, InvalidArgument
 from agentree.graph import Ctx, Graph, Limits, best, collect
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime
@@ -307,3 +307,26 @@ def test_a_failing_step_says_which_visit_it_was() -> None:
     with pytest.raises(OSError, match="disk full") as caught:
         run(g)
     assert caught.value.__notes__[0].startswith("in node 'fail', visit 'fail' of run ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_tokens": "10"}, "max_tokens='10' is no whole number"),
+        ({"max_tokens": 0}, "max_tokens=0 is out of range"),
+        ({"max_tokens": True}, "max_tokens=True"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"temperature": -1}, "temperature=-1.0"),
+        ({"stop": "END"}, r"write stop=\['END'\]"),
+        ({"stop": [1]}, r"stop\[0\]=1"),
+        ({"think": -1}, "think=-1"),
+        ({"system": 5}, "system=5 is no string"),
+    ],
+)
+def test_options_of_an_llm_node_are_those_of_gen(options: dict[str, Any], words: str) -> None:
+    g = Graph("bad", input=str, output=str)
+    with pytest.raises(InvalidArgument, match=words):
+        g.llm(str, **options)
+    if options.keys() <= {"max_tokens", "temperature"}:
+        with pytest.raises(InvalidArgument, match=words):
+            g.sample(2, str, **options)

@@ -28,6 +28,8 @@ from agentree.graph.nodes import (
 )
 from agentree.graph.reduce import Selector, joined_type
 from agentree.graph.types import Flow, I, Limits, Node, O, R, S, T, U
+from agentree.lm.arguments import text
+from agentree.lm.generate import Options
 from agentree.messages import Message
 from agentree.tools import ONE_TOOL, Tool, ToolCalls, ToolResult
 
@@ -192,18 +194,23 @@ class Graph(Generic[S, I, O]):
             stop: Strings that end a free answer.
             system: Begins the transcript; only for the first llm node of a path.
             think: So many tokens may be written freely before a forced value.
+
+        Raises InvalidArgument for options that `gen` would refuse.
         """
         if isinstance(tools, Tool):
             raise GraphError(f"llm(): {ONE_TOOL.format(tools.name)}")
+        given = Options.of(max_tokens, temperature, stop=stop, think=think)
+        if system is not None:
+            text("system", system, "instructions that begin the transcript")
         return self._llm(
             outputs,
             tools=None if tools is None else tuple(tools),
             parallel=parallel,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            stop=tuple(stop),
+            max_tokens=given.max_tokens,
+            temperature=given.temperature,
+            stop=given.stop,
             system=system,
-            think=think,
+            think=given.think,
         )
 
     def _llm(self, outputs: tuple[Any, ...], **options: Any) -> Callable[[Callable[..., Message]], NodeSpec]:
@@ -251,7 +258,8 @@ class Graph(Generic[S, I, O]):
 
         The successors go on from before the question; a step may `goto` the transcript of one answer.
         """
-        return self._sample(n, out, max_tokens=max_tokens, temperature=temperature)
+        given = Options.of(max_tokens, temperature)
+        return self._sample(n, out, max_tokens=given.max_tokens, temperature=given.temperature)
 
     def _sample(self, n: int, out: Any, **options: Any) -> Callable[[Callable[..., Message]], Any]:
         whole_number("sample(n", n, 1)
