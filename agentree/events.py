@@ -42,7 +42,7 @@ class ModelLoading(Event):
 
     passing: ClassVar[bool] = True
     model: str
-    stage: Literal["fetch", "convert", "load"]
+    stage: Literal["fetch", "unpack", "verify", "convert", "load"]
     done: int = 0
     total: int = 0
     unit: Literal["bytes", "tensors"] = "bytes"

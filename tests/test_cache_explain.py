@@ -39,7 +39,7 @@ def test_diverged() -> None:
     cache = Cache(20)
     put(cache, ids(1, 2, 3, 4))
     assert miss(cache, ids(1, 2, 9, 9)) == Miss("diverged", 2, 2)
-    assert "diverged at token 2" in cache.explain_miss(ids(1, 2, 9, 9), SPACE)
+    assert "2 tokens from position 2 are new" in cache.explain_miss(ids(1, 2, 9, 9), SPACE)
     cache.match(ids(1, 2), SPACE)
     assert miss(cache, ids(1, 2, 9, 9)) == Miss("diverged", 2, 2), "wherever the edges are cut"
 

@@ -65,13 +65,15 @@ def test_revoked_names_the_lease_and_who_needed_the_room() -> None:
     assert "leased by 'run', were revoked to make room for run/second" in miss
 
 
-def test_diverged_names_the_token() -> None:
+def test_new_text_after_a_branch_names_the_token() -> None:
     bus = Bus()
     told = bus.subscribe(lambda: None)
     with stepped(bus=bus) as engine:
         engine.answer(by("a", A))
         engine.answer(by("b", (*A[:17], *B)))
-    assert misses(told)[1] == "diverged at token 17: what the cache knows goes on differently there"
+    assert misses(told)[1].endswith(
+        " tokens from position 17 are new: what is cached goes on differently there"
+    )
 
 
 def test_another_namespace_is_told_and_shares_nothing() -> None:

@@ -11,7 +11,7 @@ from agentree.runtime.model import store
 from agentree.runtime.model.catalog import CATALOG, DEFAULT, Entry
 from agentree.runtime.model.fetch import fetch, folder_of
 from agentree.runtime.model.folder import resolve
-from agentree.runtime.model.progress import Step
+from agentree.runtime.model.progress import STAGES, Step
 
 
 def _state(entry: Entry) -> str:
@@ -50,7 +50,7 @@ def fetch_command(arguments: argparse.Namespace) -> int:
         bus.emit(
             ModelLoading(
                 model=step.name,
-                stage="convert" if step.stage == "convert" else "fetch",
+                stage=STAGES[step.stage],
                 done=step.done,
                 total=step.total or 0,
                 unit="bytes" if step.unit == "bytes" else "tensors",

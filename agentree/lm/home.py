@@ -13,6 +13,7 @@ from agentree.lm.feed import Feed
 from agentree.lm.inbox import Inboxes
 from agentree.lm.monitor import open_monitor
 from agentree.lm.session import Session
+from agentree.runtime.model.progress import STAGES
 
 if TYPE_CHECKING:
     from agentree.runtime.model.progress import Step
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 HOW_TO_OPEN = (
     "write `async with Runtime(...) as lm:` (in a script without a loop: `with Runtime(...) as lm:`)"
 )
-_STAGES: dict[str, Literal["fetch", "convert", "load"]] = {"convert": "convert", "load": "load"}
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Home:
             self.bus.emit(
                 ModelLoading(
                     model=step.name,
-                    stage=_STAGES.get(step.stage, "fetch"),
+                    stage=STAGES[step.stage],
                     done=step.done,
                     total=step.total or 0,
                     unit="bytes" if step.unit == "bytes" else "tensors",

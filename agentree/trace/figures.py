@@ -10,6 +10,14 @@ from agentree.trace.text import amount, count, duration, escape, percent
 _SPARK = 16
 """Cells of a sparkline, at most."""
 
+_DOING = {
+    "fetch": "fetching",
+    "unpack": "unpacking",
+    "verify": "checking",
+    "convert": "converting",
+    "load": "loading",
+}
+
 
 class Figures:
     """Figures of a picture at one moment, in seconds since the epoch."""
@@ -51,7 +59,7 @@ class Figures:
         return line.append(" " * max(self.width - line.cell_len - len(spent), 1)).append(spent, "dim")
 
     def _loading(self, event: ModelLoading) -> Text:
-        doing = {"fetch": "fetching", "convert": "converting", "load": "loading"}[event.stage]
+        doing = _DOING[event.stage]
         name = clip(event.model, self.width // 2 - 14, self.glyphs)
         line = Text().append(self.spinner() + " ", "bold cyan").append(f"{doing} ", "dim")
         line.append(name, "bold").append("  ")

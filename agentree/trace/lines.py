@@ -6,7 +6,7 @@ from typing import TextIO
 from agentree import events as ev
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
-from agentree.trace.text import amount, count, duration, escape, one_line
+from agentree.trace.text import amount, count, duration, escape, one_line, plural
 
 _STEP = 0.25
 """Share of a fetch or a conversion between two lines about it."""
@@ -117,10 +117,11 @@ class LineView:
 
 
 def _generation(event: ev.GenerationEnded) -> str:
+    passes = plural(event.forward_passes, "pass", "passes")
     line = (
         f"prompt {count(event.prompt_tokens)} ({count(event.cached_tokens)} cached), "
         f"output {count(event.sampled_tokens)} sampled + {count(event.forced_tokens)} forced, "
-        f"{count(event.forward_passes)} passes, {duration(event.seconds)}"
+        f"{passes}, {duration(event.seconds)}"
     )
     if event.finish != "stop":
         line += f", {event.finish}"

@@ -41,9 +41,9 @@ def count(number: int) -> str:
     return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.2f}M"
 
 
-def plural(number: int, noun: str) -> str:
-    """A number of things: "1 generation", "1,234 generations"."""
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+def plural(number: int, noun: str, several: str = "") -> str:
+    """A number of things: "1 generation", "1,234 generations"; `several` where an s is not enough."""
+    return f"{count(number)} {noun if number == 1 else several or noun + 's'}"
 
 
 def percent(part: float, whole: float) -> str:

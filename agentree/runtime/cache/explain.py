@@ -36,21 +36,23 @@ class Miss:
     @property
     def words(self) -> str:
         """The reason in a sentence."""
-        what = f"{self.tokens} tokens from position {self.at}"
+        several = self.tokens != 1
+        what = f"{self.tokens} token{'s' * several} from position {self.at}"
+        were = "were" if several else "was"
         room = f"to make room for {self.by or 'an unnamed request'}, {self.ago} cache operations ago"
         match self.reason:
             case "evicted":
-                return f"{what} were evicted {room}"
+                return f"{what} {were} evicted {room}"
             case "revoked":
-                return f"{what}, leased by {self.owner!r}, were revoked {room}"
+                return f"{what}, leased by {self.owner!r}, {were} revoked {room}"
             case "discarded":
-                return f"{what} were dropped when a step failed, {self.ago} cache operations ago"
+                return f"{what} {were} dropped when a step failed, {self.ago} cache operations ago"
             case "diverged":
-                return f"diverged at token {self.at}: what the cache knows goes on differently there"
+                return f"{what} {'are' if several else 'is'} new: what is cached goes on differently there"
             case "namespace":
-                return f"{what} are cached only in another namespace"
+                return f"{what} {'are' if several else 'is'} cached only in another namespace"
             case "unseen":
-                return f"{what} were never seen"
+                return f"{what} {were} never seen"
 
 
 def find_miss(tree: Tree, ghosts: Ghosts, space: Space, data: bytes) -> Miss | None:

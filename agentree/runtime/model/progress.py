@@ -17,6 +17,14 @@ class Step:
     unit: Literal["bytes", "tensors", "layers"]
 
 
+STAGES: dict[str, Literal["fetch", "unpack", "verify", "convert", "load"]] = {
+    "download": "fetch",
+    "verify": "verify",
+    "extract": "unpack",
+    "convert": "convert",
+    "load": "load",
+}
+"""What events call the stages."""
 Report = Callable[[Step], None]
 
 
