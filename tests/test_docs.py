@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from agentree.cli.guards import refuse_running
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -32,6 +34,14 @@ def test_block_runs(where: str, code: str, tmp_path: Path) -> None:
     script.write_text(code)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, f"{where}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(("where", "code"), blocks(), ids=[where for where, _ in blocks()])
+def test_block_can_be_copied_for_the_command_line(where: str, code: str, tmp_path: Path) -> None:
+    """`agentree run FILE` loads a file first: what it runs stands below `if __name__ == "__main__":`."""
+    script = tmp_path / "block.py"
+    script.write_text(code)
+    refuse_running(script)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
