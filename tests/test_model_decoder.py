@@ -12,7 +12,6 @@ from agentree.runtime.model.batch import Batch, Row
 from agentree.runtime.model.config import read_config
 from agentree.runtime.model.load import LoadedModel, load_model
 from agentree.runtime.model.rope import inverse_frequencies, rotate_
-from agentree.runtime.model.threads import SMALL, threads_for
 from tests.model_reference import Sequences, reference, reference_logits
 from tests.tiny_models import tiny_llama
 
@@ -205,19 +204,6 @@ def test_rows_must_fit_the_batch(llama: tuple[LoadedModel, Any]) -> None:
         model.decoder.forward(Batch(one, one, one, [], one), model.kv)
     with pytest.raises(ValueError, match="2 queries over a context of 1"):
         model.decoder.forward(Batch(one, one, one, [Row(0, 2, one)], one), model.kv)
-
-
-def test_threads_are_given_back(llama: tuple[LoadedModel, Any]) -> None:
-    model, _ = llama
-    seen: list[int] = []
-    before = torch.get_num_threads()
-    for work in (0, SMALL):
-        with threads_for(work):
-            seen.append(torch.get_num_threads())
-    rows = Sequences(model)
-    rows.forward([(rows.new(), [1])])
-    assert seen == [1, before]
-    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize(

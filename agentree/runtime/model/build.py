@@ -118,7 +118,7 @@ def build_decoder(
     table = weights.take(EMBEDDING, vocab, hidden, limit=builder.limit)
     tied = config.tied or HEAD not in weights
     matrix = table if tied else weights.take(HEAD, vocab, hidden, limit=builder.limit)
-    if storage == "fp32" or device.type != "cpu":
+    if device.type != "cpu":
         # One copy serves the lookup and, when tied, the output projection.
         matrix = matrix.to(device, DTYPES[storage])
         table = matrix if tied else table.to(device, DTYPES[storage])

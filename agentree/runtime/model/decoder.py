@@ -12,7 +12,7 @@ from agentree.runtime.model.config import ModelConfig
 from agentree.runtime.model.kv import KVPool
 from agentree.runtime.model.linear import Linear
 from agentree.runtime.model.rope import RotaryTable, rotate_
-from agentree.runtime.model.threads import threads_for
+from agentree.runtime.model.threads import Threads, most_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +46,7 @@ class Decoder:
         head: Linear,
         rotary: RotaryTable,
         dtype: torch.dtype = torch.float32,
+        threads: Threads | None = None,
     ) -> None:
         self.config = config
         self.device = norm.device
@@ -55,7 +56,7 @@ class Decoder:
         self._norm = norm
         self._head = head
         self._rotary = rotary
-
+        self._threads = threads or Threads(most_threads())
         self._per_token = config.hidden_size * (
             3 * config.intermediate_size + 2 * (config.heads + config.kv_heads) * config.head_dim
         )
@@ -78,7 +79,7 @@ class Decoder:
         with torch.inference_mode():
             if self.device.type != "cpu":
                 return self._forward(batch, kv)
-            with threads_for(self.work(batch)):
+            with self._threads.running(self.work(batch)):
                 return self._forward(batch, kv)
 
     def _forward(self, batch: Batch, kv: KVPool) -> torch.Tensor:

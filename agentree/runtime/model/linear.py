@@ -6,6 +6,8 @@ from typing import Any, Literal, Protocol, cast
 import torch
 from torch.nn import functional
 
+from agentree.runtime.model.product import onednn_wins, pack, raw, times_transposed
+
 Storage = Literal["fp32", "fp16", "bf16"]
 DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -37,11 +39,23 @@ class PackedHalf:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         ops = cast("Any", torch.ops.quantized)
         self._packed: object = ops.linear_prepack_fp16(weight.float(), None if bias is None else bias.float())
-        self._run: Any = ops.linear_dynamic_fp16.default
+        self._run = raw(ops.linear_dynamic_fp16.default)
 
     def __call__(self, x: torch.Tensor, /) -> torch.Tensor:
         """See `Linear`."""
         return cast("torch.Tensor", self._run(x, self._packed))
+
+
+class PackedFloat:
+    """Float32 weights in oneDNN's own layout."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self._packed = pack(weight.float())
+        self._bias = None if bias is None else bias.float()
+
+    def __call__(self, x: torch.Tensor, /) -> torch.Tensor:
+        """See `Linear`."""
+        return times_transposed(x, self._packed, self._bias)
 
 
 @cache
@@ -74,5 +88,7 @@ def make_linear(
     """Put `weight` [outputs, inputs] where and how it will be used."""
     if device.type == "cpu" and storage == "fp16":
         return PackedHalf(weight, bias)
+    if device.type == "cpu" and storage == "fp32" and onednn_wins():
+        return PackedFloat(weight, bias)
     dtype = DTYPES[storage]
     return Dense(weight.to(device, dtype), None if bias is None else bias.to(device, dtype))
