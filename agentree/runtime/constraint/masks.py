@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentree.errors import ConstraintError
+from agentree.runtime.constraint.items import Inside, inside, whole
 from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.vocabulary import Ids, Mask, Trie, Vocabulary
 
@@ -250,11 +251,11 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
 
     Where every character is legal and changes nothing but the length, all clean tokens are taken at once.
     """
-    exact: dict[Position, list[int]] = {}
+    exact: dict[Position | Inside, list[int]] = {}
     out: list[Reached] = []
     all_kids, soiled = trie.kids, trie.soiled
     # (position, place in the trie, bytes and characters so far, whether the clean tokens are taken already)
-    pending = [(start, 0, 0, 0, False)]
+    pending: list[tuple[Position | Inside, int, int, int, bool]] = [(inside(start) or start, 0, 0, 0, False)]
     while pending:
         here, place, depth, characters, taken = pending.pop()
         if not taken and trie.last[place] - trie.first[place] > 8:
@@ -262,7 +263,7 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
             if free is not None and (
                 free[1].free or trie.within(place, free[1].text.automaton.classes, free[1].loops)
             ):
-                inside, body = free
+                body_at, body = free
                 # Clean tokens that end at the place itself come first, and are not part of what goes on
                 # from it.
                 first = trie.first[place] + len(trie.ids[place]) - len(trie.others[place])
@@ -271,13 +272,14 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
                 if body.room < trie.longest:
                     fits = lengths <= body.room
                     ids, lengths = ids[fits], lengths[fits]
-                dead = _dead_ends(trie, place, inside, body.beside)
+                dead = _dead_ends(trie, place, whole(body_at), body.beside)
                 if dead:
                     lives = ~np.isin(ids, dead)
                     ids, lengths = ids[lives], lengths[lives]
                 if len(ids):
-                    out.append(Reached(inside, ids, lengths, depth, int(body.taken is not None)))
-                taken = body.room >= trie.longest or len(here.nodes) == 1
+                    kept = body.taken is not None or isinstance(body_at, Inside)
+                    out.append(Reached(whole(body_at), ids, lengths, depth, int(kept)))
+                taken = body.room >= trie.longest or here.single
         kids = all_kids[place]
         after = here.after
         if taken:
@@ -295,7 +297,7 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
                 exact.setdefault(target, []).extend(ids_here)
             if all_kids[child]:
                 pending.append((target, child, depth + 1, characters + (byte & 0xC0 != 0x80), taken))
-    return out + [Reached(target, ids) for target, ids in exact.items()]
+    return out + [Reached(whole(target), ids) for target, ids in exact.items()]
 
 
 def _dead_ends(trie: Trie, place: int, inside: Position, texts: list[bytes]) -> list[int]:

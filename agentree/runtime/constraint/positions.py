@@ -45,6 +45,11 @@ class Position:
             found = self.after[byte] = self.owner.stepped(self, byte)
             return found
 
+    @property
+    def single(self) -> bool:
+        """Whether the text has one reading only."""
+        return len(self.nodes) == 1
+
     def candidates(self) -> tuple[int, ...]:
         """Bytes that may be legal: a superset."""
         if len(self.nodes) == 1:

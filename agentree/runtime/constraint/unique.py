@@ -61,6 +61,11 @@ class UniqueItem(Machine):
         inner = state[0].machine.body(state[0].state)
         return None if inner is None else replace(inner, spelled=state[1], taken=state[2][2])
 
+    def alone(self, state: ItemState) -> bool:
+        """Whether the item differs from all before it, whatever follows, and the array may end after it."""
+        _, text, after = state
+        return self._owner.enough(after[1]) and not any(seen.startswith(text) for seen in after[2])
+
     def gap(self, state: ItemState) -> bool:
         """Whether blanks may stand inside the item."""
         return state[0].gap
@@ -95,6 +100,10 @@ class UniqueArrayMachine(Machine):
         self._bottom = self.end.node(0, None)
         self._items = UniqueItem(self)
         self._different: dict[tuple[Node, bytes, Seen], bytes | None] = {}
+
+    def enough(self, count: int) -> bool:
+        """Whether the array may end after so many items."""
+        return count >= self._form.low
 
     def different(self, node: Node, text: bytes, seen: Seen) -> bytes | None:
         """A short rest of an item with which it differs from those seen; None if there is none."""
