@@ -261,6 +261,82 @@ def a_function_in_place_of_a_tool() -> None:
         return user(str(x))
 
 
+def branches() -> tuple[Any, Any, Any, Any]:
+    """A graph with two nodes for branches, and one that takes what they give."""
+    g, _, answer, write = research()
+
+    @g.llm(Note)
+    def doubt(ctx: Ctx, question: str) -> Message:
+        return user(question)
+
+    return g, answer, doubt, write
+
+
+def a_join_without_a_reducer() -> None:
+    g, answer, doubt, _ = branches()
+    g.join(g.fork(g.start, answer, doubt))
+
+
+def a_reducer_that_was_not_called() -> None:
+    g, answer, doubt, _ = branches()
+    g.join(g.fork(g.start, answer, doubt), collect)
+
+
+def a_selector_that_was_not_called() -> None:
+    g, answer, doubt, _ = branches()
+    g.join(g.fork(g.start, answer, doubt), best)
+
+
+def a_list_in_place_of_nodes() -> None:
+    g, answer, doubt, _ = branches()
+    g.fork(g.start, [answer, doubt])
+
+
+def an_edge_to_a_list() -> None:
+    g, answer, doubt, _ = branches()
+    g.edge(g.start, [answer, doubt])
+
+
+def a_name_in_place_of_a_node() -> None:
+    g, answer, _, _ = branches()
+    g.edge("start", answer)
+
+
+def a_keep_that_is_none() -> None:
+    g, answer, doubt, _ = branches()
+    g.join(g.fork(g.start, answer, doubt), collect(Note), keep="all")
+
+
+class Plan(BaseModel):
+    questions: list[str]
+
+
+def mapped_over_a_model() -> None:
+    g, questions, answer, write = research()
+
+    @g.step
+    async def plan(ctx: Ctx, topics: list[str]) -> Any:
+        return Plan(questions=topics)
+
+    g.edge(g.start, questions)
+    g.edge(questions, plan)
+    g.edge(g.join(g.map(plan, answer), collect(Note)), write)
+    g.edge(write, g.end)
+    run(g)
+
+
+def an_output_of_another_type() -> None:
+    g: Any = Graph("count", input=str, output=int)
+
+    @g.step
+    async def count(ctx: Ctx, x: str) -> Any:
+        return f"{len(x)}"
+
+    g.edge(g.start, count)
+    g.edge(count, g.end)
+    run(g)
+
+
 MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
     forgot_the_join: ("'answer'", "g.join(answer, collect(Note))"),
     mapped_over_a_text: ("'topic'", "return a list"),
@@ -282,6 +358,15 @@ MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
     ran_a_graph: ("'research'", "g.compile().run_sync"),
     a_list_of_tools_in_place_of_tools: ("tools()", "*tools"),
     a_function_in_place_of_a_tool: ("'think'", "@tool"),
+    a_join_without_a_reducer: ("answer, doubt", "g.join(..., collect(Finding))"),
+    a_reducer_that_was_not_called: ("answer, doubt", "collect(Finding)"),
+    a_selector_that_was_not_called: ("answer, doubt", "best(lambda result: ...)"),
+    a_list_in_place_of_nodes: ("not to a list", "g.fork(<node>, answer, doubt)"),
+    an_edge_to_a_list: ("not to a list", "g.fork(<node>, answer, doubt)"),
+    a_name_in_place_of_a_node: ("'start'", "g.start"),
+    a_keep_that_is_none: ("keep='all'", "'winner'"),
+    mapped_over_a_model: ("'plan' gave Plan", "its field 'questions'"),
+    an_output_of_another_type: ("'count' gives int", "str 3"),
 }
 
 

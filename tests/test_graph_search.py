@@ -303,7 +303,7 @@ def test_numbers_that_make_no_search(name: str, value: Any) -> None:
         ({"solved": True}, "solved=True"),
         ({"thought": str, "options": ["a", "b"]}, "options=['a', 'b']"),
     ],
-    ids=str,
+    ids=["search", "texts", "model", "name", "number", "solved", "list"],
 )
 def test_options_that_make_no_search(options: dict[str, Any], said: str) -> None:
     with pytest.raises(GraphError, match=re.escape(said)):

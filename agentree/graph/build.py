@@ -28,6 +28,7 @@ from agentree.graph.nodes import (
 )
 from agentree.graph.reduce import Selector, joined_type
 from agentree.graph.types import Flow, I, Limits, Node, O, R, S, T, U
+from agentree.graph.wiring import check_join, own_node
 from agentree.lm.arguments import text
 from agentree.lm.generate import Options
 from agentree.messages import Message
@@ -333,7 +334,7 @@ class Graph(Generic[S, I, O]):
     def join(
         self,
         arms: Any,
-        reduce: Callable[[Sequence[Any]], Any],
+        reduce: Any = None,
         /,
         *,
         keep: Literal["fork", "winner", "none"] = "fork",
@@ -355,11 +356,7 @@ class Graph(Generic[S, I, O]):
         ]
         if not ends:
             raise GraphError("join() needs at least one arm")
-        if keep == "winner" and not isinstance(cast("object", reduce), Selector):
-            raise GraphError(
-                f"join of {ends[0].name!r}: keep='winner' needs a selector (best, vote, first), because only "
-                "those pick one branch"
-            )
+        check_join(ends, reduce, keep, on_error)
         item = union(end.types.output for end in ends)
         flow = Flow[Any, Any, Any](Any, joined_type(reduce, item))
         node = JoinNode(self._free_name(f"join_{ends[0].name}"), flow, self, reduce, keep, on_error)
@@ -428,14 +425,7 @@ class Graph(Generic[S, I, O]):
             raise AttributeError(what)
 
     def _own(self, node: Node[Any, Any, Any]) -> NodeSpec:
-        if not isinstance(node, NodeSpec):
-            what = repr(node.__name__) if inspect.isfunction(node) else repr(node)
-            raise GraphError(f"{what} is not a node: decorate functions with @g.step or @g.llm(...)")
-        if isinstance(node, Arms):
-            raise GraphError(f"{node.name!r} are several branches: join them with g.join(...) first")
-        if node.owner is not self:
-            raise GraphError(f"node {node.name!r} belongs to another graph than {self.name!r}")
-        return node
+        return own_node(self.name, self, self._nodes, node)
 
     def _add(self, node: NodeSpec) -> NodeSpec:
         self._nodes.append(node)

@@ -1,7 +1,7 @@
 """Walks tasks through a program's graph, from its start to its end."""
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +42,7 @@ from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared, Task
 from agentree.graph.transcripts import reads
 from agentree.graph.types import Limits
+from agentree.graph.wiring import items_to_map
 from agentree.runtime.request import Scope
 
 if TYPE_CHECKING:
@@ -70,13 +71,24 @@ class Execution:
         task.trunk = 0 if transcript is None else len(transcript)
         try:
             with self._time as scope:
-                return (await self.walk(task, self.definition.start, value, None))[1]
+                made = (await self.walk(task, self.definition.start, value, None))[1]
+                self._check_output(task, made)
+                return made
             assert scope.cancelled_caught
             raise self._out_of_time(task)
         except LimitHit as hit:
             if hit.budget is not task.trail.budget:
                 raise
             return await self._stopped(task, hit)
+
+    def _check_output(self, task: Task, made: object) -> None:
+        kind = self.definition.output
+        if not matches(made, kind):
+            raise GraphError(
+                f"program {self.definition.name!r} gives {show(kind)}, but what came to its end (from "
+                f"{task.path!r}) is {show(type(made))} {shown(made, 80)}: annotate what the node returns, "
+                "and put a step between that makes it right"
+            )
 
     def trail(self, outer: Trail | None = None) -> Trail:
         """The path of a run from its start, with what it has used before it was resumed."""
@@ -218,7 +230,7 @@ class Execution:
         regions = self.definition.regions
         fork = regions.fork_of(node, route)
         if isinstance(route, MapWay):
-            begins = [(route.to, item) for item in _items(node, value)]
+            begins = [(route.to, item) for item in items_to_map(node.name, value, shown(value, 80))]
         else:
             begins = [(to, value) for to in route.to]
         cell = task.cell if task.cell.frozen else Cell(freeze(task.cell.value), frozen=True)
@@ -363,15 +375,6 @@ class Execution:
 
 def _branch(task: Task) -> str:
     return "".join(f"[{i}]" for i in task.indices)
-
-
-def _items(node: NodeSpec, value: Any) -> list[Any]:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise GraphError(
-            f"node {node.name!r} gave {type(value).__name__} {shown(value, 80)}, which can't be mapped over: "
-            "return a list"
-        )
-    return list(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _kept(kids: "Forks | None", transcript: "Transcript | None") -> "Transcript | None":

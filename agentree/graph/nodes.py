@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Kind = Literal["start", "end", "step", "llm", "sample", "tools", "call", "join", "arms"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NodeSpec:
     """Base of all nodes. Compared by identity; named uniquely inside a graph."""
 
@@ -26,26 +26,29 @@ class NodeSpec:
 
     kind: Kind = field(default="step", init=False)
 
+    def __repr__(self) -> str:
+        return f"<{self.kind} node {self.name!r}>"
+
     @property
     def _flow(self) -> Flow[Any, Any, Any]:
         return self.types
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StartNode(NodeSpec):
     """Where a run comes in."""
 
     kind: Kind = field(default="start", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class EndNode(NodeSpec):
     """Where a run's output leaves."""
 
     kind: Kind = field(default="end", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StepNode(NodeSpec):
     """An async function of the user's."""
 
@@ -56,7 +59,7 @@ class StepNode(NodeSpec):
     kind: Kind = field(default="step", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LlmNode(NodeSpec):
     """A prompt function and what the model's answer shall be."""
 
@@ -76,7 +79,7 @@ class LlmNode(NodeSpec):
     kind: Kind = field(default="llm", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ToolsNode(NodeSpec):
     """Runs the tool calls of one turn."""
 
@@ -85,7 +88,7 @@ class ToolsNode(NodeSpec):
     kind: Kind = field(default="tools", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SampleNode(NodeSpec):
     """Several answers to one prompt, on branches of the transcript."""
 
@@ -98,7 +101,7 @@ class SampleNode(NodeSpec):
     kind: Kind = field(default="sample", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CallNode(NodeSpec):
     """Another program, run as a part of this one."""
 
@@ -107,7 +110,7 @@ class CallNode(NodeSpec):
     kind: Kind = field(default="call", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class JoinNode(NodeSpec):
     """Where the branches of a fork meet."""
 
@@ -117,7 +120,7 @@ class JoinNode(NodeSpec):
     kind: Kind = field(default="join", init=False)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Arms(NodeSpec):
     """What `fork` returns for several targets: no node of the graph, only something to join."""
 

@@ -53,7 +53,9 @@ class Limits:
     seconds: float | None = None
     """From the start of the run; whatever is under way then is cancelled."""
     repeats: int = 3
-    """The identical tool call of this number along one task path is not run any more. At least 2."""
+    """The identical tool call of this number along one task path is not run any more. At least 2.
+
+    Calls that ended in an error count too, such as one that `ToolRetry` asked the model to correct."""
     on_limit: Literal["raise", "answer"] = "raise"
     """`raise` ends in `LimitReached`; `answer` (the templates' default) in one last turn, forced to the
     output type."""
