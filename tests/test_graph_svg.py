@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentree.cli.load import load_file
@@ -47,6 +47,7 @@ def drawings(draw: st.DrawFn) -> tuple[dict[str, tuple[float, float]], list[Way]
     return boxes, [Way(f"n{a}", f"n{b}", *draw(label)) for a, b in pairs]
 
 
+@settings(deadline=None)
 @given(drawings())
 def test_nothing_overlaps(drawing: tuple[dict[str, tuple[float, float]], list[Way]]) -> None:
     boxes, ways = drawing
@@ -123,6 +124,7 @@ def one_step(name: str, doc: str) -> Program[None, str, str]:
     return g.compile()
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=40), st.text(max_size=200))
 def test_any_name_is_text(name: str, doc: str) -> None:
     if name in ("start", "end"):
