@@ -48,6 +48,7 @@ class ConsoleView:
             footer: Lines below the view, by its width in cells.
         """
         self.picture = Picture()
+        self._waiting: list[Event] = []
         self._clock = clock
         self._output = output
         self._footer = footer
@@ -65,16 +66,17 @@ class ConsoleView:
         )
 
     def feed(self, batch: Sequence[Event]) -> None:
-        """Fold events in."""
-        self.picture.feed(batch)
+        """Take events; they are folded in when it is drawn."""
+        self._waiting += batch
 
     def show_again(self, events: Sequence[Event]) -> None:
         """Forget what was fed, and fold these events in instead."""
         self.picture = Picture()
-        self.feed(events)
+        self._waiting = list(events)
 
     def tick(self) -> None:
         """Draw the present state."""
+        self._fold()
         drawing = self._drawing()
         footer = self._footer(drawing.width)
         lines = [*drawing.live(self._console.height - 2 - len(footer)), *footer]
@@ -90,6 +92,7 @@ class ConsoleView:
         """Take the live view down; print the tree and the summary."""
         self._restore()
         self._live.stop()
+        self._fold()
         if not self.picture.runs:
             return
         drawing = Drawing(self.picture, self._console.width - 1, now=self.picture.now, glyphs=self._glyphs)
@@ -98,6 +101,10 @@ class ConsoleView:
         self._console.print()
         output = not sys.stdout.isatty() if self._output is None else self._output
         self._console.print(summary(self.picture, output=output))
+
+    def _fold(self) -> None:
+        events, self._waiting = self._waiting, []
+        self.picture.feed(events)
 
     def _redirect(self) -> None:
         """What the program prints itself appears above the view, if it goes to this terminal too."""

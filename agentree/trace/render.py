@@ -34,6 +34,7 @@ class Drawing:
         self.width = max(width, 40)
         self.now = now
         self.glyphs = glyphs
+        self._sums: dict[Branch, Tokens] = {}
         self.head = Figures(picture, self.width, now=now, glyphs=glyphs)
         self.columns = (
             (8, 10, 8, 9) if self.width >= 100 else (7, 9, 7, 8) if self.width >= 70 else (5, 5, 5, 5)
@@ -43,7 +44,7 @@ class Drawing:
 
     def live(self, height: int) -> list[Text]:
         """The whole view in at most `height` lines: figures, tree, and what is being written."""
-        head = self.head.lines(losses=0 if height < 16 else 1 if height < 28 else 3)
+        head = self.head.lines(losses=0 if height < 16 else 2 if height < 28 else 4)
         room = max(height - len(head) - 2, 3)
         rows = all_rows(self.picture)
         written = self.written(2 if len(rows) > room - _WRITTEN_LINES - 1 else _WRITTEN_LINES)
@@ -58,9 +59,18 @@ class Drawing:
         return self._lines(fitting(all_rows(self.picture), limit))
 
     def _lines(self, rows: list[Row]) -> list[Text]:
-        sizes = [self._tokens(row).total for row in rows if isinstance(row.item, Branch) and _measured(row)]
+        sizes = [
+            self._tokens(row).total for row in rows if isinstance(row.item, Branch) and self._measured(row)
+        ]
         longest = max(sizes, default=0)
         return [Text(), self._header(), *(self._row(row, longest) for row in rows)]
+
+    def _measured(self, row: Row) -> bool:
+        """Whether a branch's row stands for generations: its own, or those below that have no rows."""
+        item = row.item
+        return isinstance(item, Branch) and (
+            item.tokens.total > 0 or (row.folded and self._tokens(row).total > 0)
+        )
 
     def _header(self) -> Text:
         line = Text().append("tokens by path".ljust(self.label + self.bar), "dim")
@@ -82,17 +92,16 @@ class Drawing:
             return self.head.spinner(), "bold cyan"
         return self.glyphs.marks[status], _STATUS_STYLE[status]
 
-    @staticmethod
-    def _tokens(row: Row) -> Tokens:
+    def _tokens(self, row: Row) -> Tokens:
         match row.item:
             case Branch() if row.folded or not row.item.generations:
-                return row.item.sum()
+                return row.item.sum(self._sums)
             case Branch():
                 return row.item.tokens
             case RunView():
-                return row.item.root.sum()
+                return row.item.root.sum(self._sums)
             case Rest():
-                return row.item.sum()
+                return row.item.sum(self._sums)
             case Call():
                 return Tokens()
 
@@ -141,14 +150,14 @@ class Drawing:
         line.append(clip(notes, max(self.label - line.cell_len - 1, 0), self.glyphs), "dim")
         line.append(" " * max(self.label - line.cell_len, 1))
         tokens = self._tokens(row)
-        if _measured(row):
+        if self._measured(row):
             line.append_text(bar(tokens, longest, self.bar - 1, self.glyphs))
         elif item.forks and not item.error:
             n, shared = item.forks[-1]
             line.append(clip(f"{n} share {count(shared)} tokens", self.bar - 1, self.glyphs), "dim")
         elif item.error:
             line.append(clip(item.error, self.bar - 1, self.glyphs), "red")
-        return self._numbers(line, tokens, strong=_measured(row))
+        return self._numbers(line, tokens, strong=self._measured(row))
 
     @staticmethod
     def _doing(item: Branch) -> str:
@@ -214,9 +223,3 @@ class Drawing:
             .append(line, style)
             for i, line in enumerate(shown)
         ]
-
-
-def _measured(row: Row) -> bool:
-    """Whether a branch's row stands for generations: its own, or those below that have no rows."""
-    item = row.item
-    return isinstance(item, Branch) and (item.tokens.total > 0 or (row.folded and item.sum().total > 0))

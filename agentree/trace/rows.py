@@ -14,14 +14,15 @@ class Rest:
 
     items: list[RunView | Branch | Call] = field(default_factory=list[RunView | Branch | Call])
 
-    def sum(self) -> Tokens:
-        """Their tokens, with all below them."""
+    def sum(self, known: dict[Branch, Tokens] | None = None) -> Tokens:
+        """Their tokens, with all below them; `known` keeps what was added up before."""
+        known = {} if known is None else known
         total = Tokens()
         for item in self.items:
             if isinstance(item, RunView):
-                total.add(item.root.sum())
+                total.add(item.root.sum(known))
             elif isinstance(item, Branch):
-                total.add(item.sum())
+                total.add(item.sum(known))
         return total
 
     def statuses(self) -> Counter[Status]:

@@ -15,6 +15,8 @@ _NOTICES = 8
 """Losses that are remembered one by one."""
 _BURST = 1.0
 """Seconds within which losses of one kind to one path are one."""
+_MOMENT = 0.125
+"""Seconds between two tokens of one generation that are told as one."""
 
 Loss = ev.Evicted | ev.LeaseRevoked | ev.Preempted
 
@@ -120,7 +122,7 @@ class Picture:
 
     def feed(self, batch: Iterable[ev.Event]) -> None:
         """Fold events in. An event kind that a picture has no place for changes nothing."""
-        for event in batch:
+        for event in _merged(batch):
             if event.time:
                 self.began = self.began or event.time
                 self.now = max(self.now, event.time)
@@ -265,3 +267,28 @@ class Picture:
                 branch.status = "cancelled" if cut_off else "failed" if event.error else "done"
             case ev.NodeRestored():
                 branch.status = "done"
+
+
+def _merged(batch: Iterable[ev.Event]) -> Iterator[ev.Event]:
+    """The events, with those about the text of one generation and one moment as one: they are the most."""
+    held: dict[int, tuple[ev.TextGenerated, list[str]]] = {}
+    for event in batch:
+        if isinstance(event, ev.TextGenerated):
+            before = held.get(event.request)
+            texts = [event.text]
+            if before is not None and event.time - before[0].time < _MOMENT:
+                texts = before[1]
+                texts.append(event.text)
+            elif before is not None:
+                yield _joined(*before)
+            held[event.request] = (event, texts)
+            continue
+        if isinstance(event, ev.GenerationEnded):
+            held.pop(event.request, None)  # its text and counts are all there are
+        yield event
+    for last in held.values():
+        yield _joined(*last)
+
+
+def _joined(event: ev.TextGenerated, texts: list[str]) -> ev.TextGenerated:
+    return event if len(texts) == 1 else replace(event, text="".join(texts))

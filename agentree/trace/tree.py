@@ -180,11 +180,15 @@ class Branch:
         alone = len(self.calls) == 1 and not self.children and not self.generations
         return self.calls[0] if alone else None
 
-    def sum(self) -> Tokens:
-        """Tokens of this branch and all below it."""
-        total = Tokens()
-        for branch in self.walk():
-            total.add(branch.tokens)
+    def sum(self, known: "dict[Branch, Tokens] | None" = None) -> Tokens:
+        """Tokens of this branch and all below it; `known` keeps what was added up before."""
+        known = {} if known is None else known
+        total = known.get(self)
+        if total is None:
+            total = known[self] = Tokens()
+            total.add(self.tokens)
+            for child in self.children.values():
+                total.add(child.sum(known))
         return total
 
 

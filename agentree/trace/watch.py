@@ -15,11 +15,11 @@ from agentree.events import Bus, Event
 
 TICK = 1 / 8
 """Seconds between two drawings, at least."""
-SHARE = 0.008
+SHARE = 0.005
 """Of one thread's time that showing takes while it goes on: the rest of 1 % is for its beginning and end."""
 SLOWEST = 2.0
 """Seconds between two drawings, at most: the view goes on whatever it takes."""
-PAUSE = 0.02
+PAUSE = 0.1
 """Seconds that events may gather before they are taken as one batch."""
 CAPACITY = 200_000
 """Events that may wait before the oldest are dropped."""
