@@ -113,8 +113,10 @@ def plain(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
-async def run(program: Program[Any, Any, Any], value: object, lm: Runtime) -> tuple[Run[Any], list[Event]]:
-    async with program.stream(value, lm=lm) as going:
+async def run(
+    program: Program[Any, Any, Any], value: object, lm: Runtime, *, journal: Path | None = None
+) -> tuple[Run[Any], list[Event]]:
+    async with program.stream(value, lm=lm, journal=journal) as going:
         events = [event async for event in going]
     return going, events
 
@@ -132,12 +134,12 @@ def node_of(path: str) -> str:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("example", SCRIPTED, ids=NAMES)
-async def test_the_run_is_what_the_plan_says(example: Example) -> None:
+async def test_the_run_is_what_the_plan_says(example: Example, tmp_path: Path) -> None:
     program = example.program
     definition = program._definition
     async with ScriptedRuntime(example.script) as lm:
         promised = program.explain(lm=lm)
-        going, events = await run(program, example.value, lm)
+        going, events = await run(program, example.value, lm, journal=tmp_path / "runs")
         assert plain(going.output) == example.output
         assert skeleton(promised) == skeleton(going.explain()) != []
 
