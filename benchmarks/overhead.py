@@ -38,6 +38,7 @@ class Clock:
         self.now = now
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.total = 0.0
+        self.passes = 0
         self._open: list[float] = []
 
     def wrap(self, owner: Any, name: str, part: str) -> Callable[[], None]:
@@ -147,6 +148,7 @@ def measure(model: LoadedModel, load: Load, clocks: Sequence[Clock], *, seed: in
     with timed_engine(model, timed) as engine:
         run(engine, strangers(model, -1, load, hold=False))
         forget_everything(engine)
+        before = engine.stats().forward_passes
         for clock in timed:
             clock.seconds.clear()
         for wave in range(load.waves):
@@ -155,10 +157,15 @@ def measure(model: LoadedModel, load: Load, clocks: Sequence[Clock], *, seed: in
             run(engine, requests)
             for clock, start in zip(timed, began, strict=True):
                 clock.total += clock.now() - start
-            if not keep:
+            if keep:
+                for request in requests:  # else they would hold back the strangers that come after them
+                    engine.release(request.hold.owner if request.hold is not None else "")
+            else:
                 forget_everything(engine)
+        passes = engine.stats().forward_passes - before
     for clock, one in zip(clocks, timed, strict=True):
         clock.total += one.total
+        clock.passes += passes
         for part, seconds in one.seconds.items():
             clock.seconds[part] += seconds
 
@@ -170,7 +177,7 @@ def row(load: Load, kind: str, on: Clock, off: Clock) -> Iterator[str]:
         shares = " | ".join(f"{part / clock.total:.2%}" for part in (*parts, clock.total - sum(parts)))
         ratio = f"{on.total / off.total:.3f}" if name == "on" else "1"
         what = f"{load.n} | {load.prompt} + {load.output} | {kind} | {name}"
-        yield f"| {what} | {clock.total:.2f} s | {ratio} | {shares} |"
+        yield f"| {what} | {clock.passes} | {clock.total:.2f} s | {ratio} | {shares} |"
 
 
 def main() -> None:
@@ -181,10 +188,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="of the cache on and off, one after the other")
     options = parser.parse_args()
     model = load_model(options.model, kv_tokens=options.pool)
-    print(
-        "| at once | prompt + output | time | cache | all | to off | forward | tree | plan | commit | rest |"
-    )
-    print("| ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    columns = (
+        "at once", "prompt + output", "time", "cache", "passes", "in all", "on : off",
+        "forward", "tree", "plan", "commit", "rest",
+    )  # fmt: skip
+    print(f"| {' | '.join(columns)} |")
+    print(f"| {' | '.join(['---:', '---:', '---', '---', *['---:'] * 8])} |")
     for load in (Load(1, 120, 48, 16), Load(16, 60, 32, 3)):
         clocks = {keep: (Clock(time.perf_counter), Clock(time.process_time)) for keep in (True, False)}
         for turn in range(options.turns):
