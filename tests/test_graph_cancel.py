@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from lm_scripted import until
+from tiny_models import tiny_llama
 
 from agentree import events as ev
 from agentree.graph import Ctx, Graph, Limits
 from agentree.graph.program import Program
+from agentree.lm import Runtime
 from agentree.messages import Message, user
 from agentree.testing import Reply, ScriptedRequest, ScriptedRuntime, final_answer
 from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
@@ -383,3 +386,34 @@ async def test_an_async_tool_stops_in_few_turns_of_the_loop() -> None:
         assert found.turns <= PATIENCE
         assert await watched.clean(found) == "cancelled"
     until.set()
+
+
+async def test_the_engine_gives_everything_back(tmp_path: Path) -> None:
+    """The same on an engine with a model and a thread of its own, cut off in the midst of its steps."""
+    g = Graph("texts", input=str, output=str)
+
+    @g.llm(list[Literal["a", "b"]], max_tokens=20)
+    def plan(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @g.llm(str, max_tokens=60)
+    def write(ctx: Ctx, item: str) -> Message:
+        return user(f"{item} " * 20)
+
+    def joined(texts: Sequence[str]) -> str:
+        return "".join(texts)
+
+    g.edge(g.start, plan)
+    g.map(plan, write)
+    g.edge(g.join(write, joined), g.end)
+    everything = g.compile()
+    async with Runtime(tiny_llama(tmp_path), kv_tokens=600) as lm:
+        before = living()
+        for seconds in (0.0, 0.01, 0.03, 0.06, 0.1, 0.2):
+            with anyio.move_on_after(seconds):
+                await everything.run("go", lm=lm, seed=2)
+            assert living() == before
+            await until(lambda: (lm.stats().private, lm.stats().leased) == (0, 0))
+        stats = lm.stats()
+        assert stats.free + stats.tree == stats.pool
+        assert isinstance(await everything.run("go", lm=lm, seed=2), str)
