@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint import Constraint, JSONSchema, compile_constraint
+from agentree.runtime.constraint import Constraint, JSONSchema, compile_constraint, numbers
+from agentree.runtime.constraint.constraint import compile_schema
 from agentree.runtime.constraint.vocabulary import Mask
 
 TREE = {
@@ -216,6 +217,58 @@ def test_refusals_name_keyword_and_place(schema: dict[str, object], names: str) 
 def test_counts_beyond_reason_are_refused_at_once(keyword: str) -> None:
     with pytest.raises(ConstraintError, match=f"'{keyword}' at # can't be enforced"):
         compile_constraint(JSONSchema({"type": ["array", "object"], keyword: 10**30}))
+
+
+@pytest.mark.parametrize("value", [{}, {"a": 1}, {"a": 2}, {"b": 1}, {"a": 1, "b": 1}, {"a": 2, "b": 1}])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"const": {"a": 1}},
+        {"enum": [{"a": 1}, {"b": 1}]},
+        {"type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": False},
+        {"type": "object", "properties": {"a": {}}, "patternProperties": {"^b": {"const": 2}}},
+    ],
+)
+def test_a_declared_key_is_no_witness_against_a_closed_object(closed: object, value: object) -> None:
+    both: dict[str, object] = {"a": {}, "b": {}}
+    inner: dict[str, object] = {"not": closed}
+    stated: list[dict[str, object]] = [inner, {"not": inner}, {"not": closed, "properties": both}]
+    for schema in stated:
+        try:
+            constraint = compile_constraint(JSONSchema(schema))
+        except ConstraintError as error:
+            assert "'not' over 'not'" in str(error)
+            continue
+        assert constraint.accepts(written(value)) == valid(schema, value), schema
+
+
+_LISTED = st.one_of(
+    st.integers(-30, 30), st.decimals(-3, 3, places=3).map(float), st.sampled_from([1e20, 1e-9, -0.0])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_LISTED, max_size=6))
+def test_listed_numbers_are_the_union_of_the_single_ones(values: list[float]) -> None:
+    expected = numbers.NOTHING
+    for value in values:
+        expected = numbers.combine(expected, numbers.equal(numbers.decimal(value)), "or")
+    assert numbers.listed(values).values == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [*range(5000)]},
+        {"type": "object", "minProperties": 20},
+        {"type": "object", "minProperties": 12, "propertyNames": {"pattern": "^[a-c]{5}$"}},
+        {"type": "array", "items": {"type": "integer"}, "uniqueItems": True, "minItems": 12},
+    ],
+)
+def test_many_members_are_worked_out_in_time(schema: dict[str, object]) -> None:
+    constraint = compile_schema(JSONSchema(schema), seconds=60)
+    text, _ = play(constraint, small_vocabulary(), 2000, any_token(random.Random(1)))
+    assert valid(schema, json.loads(text))
 
 
 def test_pattern_properties_that_are_no_object_are_refused() -> None:

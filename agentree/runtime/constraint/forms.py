@@ -1,10 +1,11 @@
 """Object shapes as they are written: what may come next, and the shortest way to the end."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from agentree.runtime.constraint.others import OtherTexts
 from agentree.runtime.constraint.shapes import FALSE, TRUE, Layer, Objects
 from agentree.runtime.constraint.spelling import quote
 from agentree.runtime.constraint.text import Text, TextAutomaton
@@ -149,6 +150,7 @@ class Tails:
         for i in range(size - 1, -1, -1):
             self._required[i] = i if form.properties[i].required else self._required[i + 1]
         self._closings: dict[tuple[Taken, int, int], list[bytes] | None] = {}
+        self._others: dict[int, OtherTexts | None] = {}
         self._table: dict[tuple[int, int, int], bytes | None] = {}
         if not self.void:
             for i in range(size, -1, -1):
@@ -195,25 +197,33 @@ class Tails:
     def _more(self, taken: Taken, missing: int, owed: int) -> list[bytes] | None:
         """Undeclared properties with different keys: first the witnesses, then as many as are missing."""
         out: list[bytes] = []
-        used: list[bytes] = list(taken)
+        used = set(taken)
+        keys: dict[int, Iterator[tuple[bytes, int]]] = {}
         while owed or missing > len(out):
             self._grammar.book.tick()
             for bits in dict.fromkeys((owed, owed & -owed)):
-                labels = frozenset(n for n, claims in enumerate(self._live) if bits in claims)
-                keys = self._form.keys_with(labels) if labels else None
-                if keys is None or keys.void:
+                if bits not in keys:
+                    keys[bits] = self._keys(bits, used)
+                found = next(keys[bits], None)
+                if found is None:
                     continue
-                spelled, label = keys.ending_beside(0, 0, 0, b"", used) or (b"", -1)
-                if label < 0:
-                    continue
+                spelled, label = found
                 value = self._grammar.shortest(self._live[label][bits]) or b""
                 out.append(b'"' + spelled + b'"' + self._colon + value)
-                used.append(spelled)
+                used.add(spelled)
                 owed &= ~bits
                 break
             else:
                 return None
         return out
+
+    def _keys(self, bits: int, used: Container[bytes]) -> Iterator[tuple[bytes, int]]:
+        """Undeclared keys beside those used, whose property may be these witnesses."""
+        if bits not in self._others:
+            labels = frozenset(n for n, claims in enumerate(self._live) if bits in claims)
+            self._others[bits] = OtherTexts(self._form.keys_with(labels)) if labels else None
+        others = self._others[bits]
+        return iter(()) if others is None else others.beside(used)
 
     def tail(self, i: int, count: int, owed: int) -> bytes | None:
         """Shortest text from after a value to `}`, None if there is none."""

@@ -130,6 +130,11 @@ class Machine(ABC):
         return state
 
 
+def stepped(node: Node, byte: int) -> Nodes:
+    """Positions after one more byte at a node."""
+    return () if node.parent is None else node.machine.step(node.state, byte, node.parent)
+
+
 class End(Machine):
     """Nothing may follow."""
 

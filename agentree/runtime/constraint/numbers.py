@@ -5,7 +5,7 @@ complement speak of values. What is finally written is narrower: integers withou
 as the schema spells them, exponents only where every number is legal, and few digits (see `LONGEST`).
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -289,13 +289,42 @@ WHOLE: Final = Numbers(INTEGERS, whole=True)
 
 def listed(values: Iterable[int | float]) -> Numbers:
     """Exactly these values."""
-    texts: dict[str, None] = {}
-    digits = NOTHING
+    texts = {repr(value): decimal(value) for value in values}
+    return Numbers(_any_of([*texts.values()]), texts=tuple(texts))
+
+
+def _any_of(values: Sequence[Decimal]) -> Digits:
+    """Every spelling of some values: a trie, with zeros at the end of each fraction."""
+    zeros = 1
+    rows = [[-1] * _SYMBOLS, [zeros if symbol == 0 else -1 for symbol in range(_SYMBOLS)]]
+    accept = [False, True]
+
+    def under(state: int, symbol: int) -> int:
+        if rows[state][symbol] < 0:
+            rows[state][symbol] = len(rows)
+            rows.append([-1] * _SYMBOLS)
+            accept.append(False)
+        return rows[state][symbol]
+
+    ends: list[int] = []
     for value in values:
-        exact = decimal(value)
-        digits = combine(digits, equal(exact), "or")
-        texts[repr(value)] = None
-    return Numbers(digits, texts=tuple(texts))
+        whole, fraction = _parts(value)
+        for sign in ("-", "") if value == 0 else ("-",) if value < 0 else ("",):
+            state = 0
+            for char in f"{sign}{whole}.{fraction}":
+                if char == "." and not fraction:
+                    accept[state] = True
+                state = under(state, DOT if char == "." else MINUS if char == "-" else ord(char) - 48)
+            if fraction:
+                accept[state] = True
+            ends.append(state)
+    for end in ends:
+        state = end
+        while rows[state][0] > zeros:
+            state = rows[state][0]
+            accept[state] = True
+        rows[state][0] = zeros
+    return _minimal(rows, accept)
 
 
 def equal(value: Decimal) -> Digits:

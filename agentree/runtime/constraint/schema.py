@@ -35,6 +35,8 @@ _STRING = ("minLength", "maxLength", "pattern", "format")
 _NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 MOST_MEMBERS = 10_000
 """Most members of an array or object that are counted one by one."""
+MOST_KEYS = 100
+"""Most properties that an object can be asked to have at least: their keys differ, so all are known."""
 MOST_CHARACTERS = 1_000_000
 """Most characters that a string can be asked to have at least."""
 _COUNTED = ("minItems", "minProperties", "maxProperties", "minContains")
@@ -232,10 +234,11 @@ class Schema:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
             raise ConstraintError(f"{keyword!r} at {pointer(place)} is {value!r}: a whole number from 0 on")
-        if keyword in _COUNTED and value > MOST_MEMBERS:
+        most = MOST_KEYS if keyword == "minProperties" else MOST_MEMBERS
+        if keyword in _COUNTED and value > most:
             raise ConstraintError(
                 f"{keyword!r} at {pointer(place)} can't be enforced: {value} members are more than the "
-                f"{MOST_MEMBERS:,} that are counted; give a smaller number"
+                f"{most:,} that are counted; give a smaller number"
             )
         if keyword == "minLength" and value > MOST_CHARACTERS:
             raise ConstraintError(

@@ -5,12 +5,13 @@ differs from them if its text does, and it can still come to differ if from wher
 elsewhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentree.runtime.constraint.lists import ArrayForm, ListTails
-from agentree.runtime.constraint.machines import FIRST_BYTES, Body, End, Machine, Node, Nodes
+from agentree.runtime.constraint.machines import FIRST_BYTES, Body, End, Machine, Node, Nodes, stepped
+from agentree.runtime.constraint.others import OtherValues
 from agentree.runtime.constraint.shapes import item
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class UniqueItem(Machine):
         inner, text, after = state
         out: list[Node] = []
         spelled = text + bytes((byte,))
-        for node in _stepped(inner, byte):
+        for node in stepped(inner, byte):
             if node.machine is self._owner.end:
                 if spelled not in after[2]:
                     out.append(self._owner.item_read(spelled, after, parent))
@@ -100,6 +101,7 @@ class UniqueArrayMachine(Machine):
         self._bottom = self.end.node(0, None)
         self._items = UniqueItem(self)
         self._different: dict[tuple[Node, bytes, Seen], bytes | None] = {}
+        self._values: dict[Node, OtherValues] = {}
 
     def enough(self, count: int) -> bool:
         """Whether the array may end after so many items."""
@@ -113,35 +115,29 @@ class UniqueArrayMachine(Machine):
         if key not in self._different:
             if len(self._different) > 20_000:
                 self._different.clear()
-            self._different[key] = self._search(node, text, seen)
+            rests = {t[len(text) :] for t in seen if t.startswith(text)}
+            self._different[key] = next((rest for rest, _ in OtherValues([node]).beside(rests)), None)
         return self._different[key]
 
-    def _search(self, start: Node, text: bytes, seen: Seen) -> bytes | None:
-        pending: list[tuple[Node, bytes]] = [(start, b"")]
-        for node, before in pending:
-            here, walked = node, before
-            for byte in (*node.w, -1):
-                for other in here.machine.candidates(here.state):
-                    if other == byte:
-                        continue
-                    for after in _stepped(here, other):
-                        rest = walked + bytes((other,)) + after.w
-                        if text + rest not in seen:
-                            return rest
-                        pending.append((after, walked + bytes((other,))))
-                if byte >= 0:
-                    walked += bytes((byte,))
-                    here = _stepped(here, byte)[0]
-        return None
+    def _other(self, start: Node, seen: Container[bytes]) -> bytes | None:
+        """As `different`, of a whole item."""
+        if start not in self._values:
+            if len(self._values) > 1000:
+                self._values.clear()
+            self._values[start] = OtherValues([start])
+        return next((text for text, _ in self._values[start].beside(seen)), None)
 
     def _next(self, index: int, seen: Seen) -> Node | None:
         """The position before the next item, None if there can be none."""
+        start = self._start(index)
+        return None if start is None or self._other(start, seen) is None else start
+
+    def _start(self, index: int) -> Node | None:
         form, grammar = self._form, self._structure.grammar
         number = item(form.shape, index)
         if (form.high is not None and index >= form.high) or not grammar.live(number):
             return None
-        start = self._structure.value(number, self._bottom)
-        return start if self.different(start, b"", seen) is not None else None
+        return self._structure.value(number, self._bottom)
 
     def item_read(self, text: bytes, after: UniqueState, parent: Node) -> Node:
         """After an item."""
@@ -173,13 +169,15 @@ class UniqueArrayMachine(Machine):
         """The fewest items and the bracket."""
         phase, index, seen, at = state
         out: list[bytes] = []
+        taken = set(seen)
         while index < self._form.low or (phase in ",i" and not out):
-            start = self._next(index, seen)
-            text = None if start is None else self.different(start, b"", seen)
+            self._structure.grammar.book.tick()
+            start = self._start(index)
+            text = None if start is None else self._other(start, taken)
             if text is None:
                 break
             out.append(self._comma + text)
-            seen = (*seen, text)
+            taken.add(text)
             index += 1
         rest = b"".join(out) + b"]"
         if phase == "[":
@@ -198,7 +196,3 @@ class UniqueArrayMachine(Machine):
     def gap(self, state: UniqueState) -> bool:
         """Blanks may stand on both sides of brackets and commas."""
         return state[0] != ","
-
-
-def _stepped(node: Node, byte: int) -> Nodes:
-    return () if node.parent is None else node.machine.step(node.state, byte, node.parent)

@@ -419,9 +419,11 @@ class Book:
             if prop.value != TRUE:
                 out.append(Objects((Property(prop.key, self.complement(prop.value), True),)))
         ruling = [layer for layer in a.layers if layer.patterns or layer.extra != TRUE]
-        out += [Objects(witnesses=(Witness(declared, layer),)) for layer in ruling]
         if a.shut and not a.said:
-            out.append(Objects(witnesses=(Witness(declared, Layer((), FALSE)),)))
+            ruling.append(Layer((), FALSE))
+        # What the shape declares is no witness, so it is declared here as well.
+        free = tuple(Property(key, TRUE, False) for key in declared)
+        out += [Objects(free, witnesses=(Witness(declared, layer),)) for layer in ruling]
         if a.names != TRUE:
             out.append(Objects(witnesses=(Witness((), None, a.names),)))
         if a.low:
