@@ -241,6 +241,51 @@ def test_interrupt_closes_everything(tmp_path: Path, model: Path) -> None:
     assert isinstance(next(iter(read_trace(trace))), ev.Event)
 
 
+CALLS = """
+import asyncio
+from agentree import Ctx, Graph, ToolCall, ToolCalls, ToolResult, tool
+
+@tool
+async def wait(seconds: float) -> str:
+    "Wait."
+    await asyncio.sleep(seconds)
+    return "waited"
+
+g = Graph("calls", input=str, output=list[ToolResult])
+
+@g.step
+async def ask(ctx: Ctx, text: str) -> ToolCalls:
+    return ToolCalls(tuple(ToolCall(f"c{s}", "wait", {"seconds": s}) for s in (0, 600, 1)))
+
+act = g.tools(wait, parallel=1)
+g.edge(g.start, ask)
+g.edge(ask, act)
+g.edge(act, g.end)
+program = g.compile()
+"""
+
+
+def test_interrupt_tells_what_became_of_each_call(tmp_path: Path, model: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    target = write(tmp_path, CALLS)
+    process = start("run", target, "--input", "x", "--model", str(model), "--trace", str(trace), "--quiet")
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if trace.exists() and sum(isinstance(event, ev.ToolStarted) for event in read_trace(trace)) == 2:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err.decode()
+    events = list(read_trace(trace))
+    assert {event.call: event.content for event in events if isinstance(event, ev.ToolEnded)} == {
+        "c0": "waited",
+        "c600": "interrupted: its result is unknown",
+        "c1": "not started: the run was cut off before",
+    }
+    assert [event.status for event in events if isinstance(event, ev.RunEnded)] == ["cancelled"]
+
+
 def in_terminal(*arguments: str) -> tuple[int, str]:
     """Run the command in a terminal of 80 columns; returns its exit code and all that the terminal got."""
     main_end, terminal_end = pty.openpty()
