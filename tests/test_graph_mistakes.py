@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from agentree.errors import AgentreeError, InvalidArgument
-from agentree.graph import Ctx, Graph, Limits, best, collect
+from agentree.graph import Ctx, Graph, Limits, best, best_of_n, collect
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime
 from agentree.tools import ToolCalls, tool
@@ -337,6 +337,67 @@ def an_output_of_another_type() -> None:
     run(g)
 
 
+def step_of(fn: Any) -> None:
+    """Run one step."""
+    g: Any = Graph("one", input=str, output=str)
+    node = g.step(fn)
+    g.edge(g.start, node)
+    g.edge(node, g.end)
+    run(g)
+
+
+def called_a_node() -> None:
+    _, _, answer, _ = research()
+
+    async def ask(ctx: Ctx, x: str) -> Any:
+        return answer(ctx, x)
+
+    step_of(ask)
+
+
+def forgot_to_await() -> None:
+    async def ask(ctx: Ctx, x: str) -> Any:
+        return ctx.lm.transcript(user(x)).gen(str)
+
+    step_of(ask)
+
+
+def returned_the_generation() -> None:
+    async def ask(ctx: Ctx, x: str) -> Any:
+        return await ctx.lm.transcript(user(x)).gen(str)
+
+    step_of(ask)
+
+
+def went_to_a_generation() -> None:
+    async def ask(ctx: Ctx, x: str) -> Any:
+        found: Any = await ctx.lm.transcript(user(x)).gen(str)
+        ctx.goto(found)
+
+    step_of(ask)
+
+
+def went_to_a_text() -> None:
+    async def ask(ctx: Ctx, x: str) -> Any:
+        there: Any = x
+        ctx.goto(there)
+
+    step_of(ask)
+
+
+def emitted_a_text() -> None:
+    async def tell(ctx: Ctx, x: str) -> Any:
+        said: Any = "hello"
+        await ctx.emit(said)
+
+    step_of(tell)
+
+
+def picked_by_a_name() -> None:
+    choose: Any = "first"
+    best_of_n(output=str, pick=choose)
+
+
 MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
     forgot_the_join: ("'answer'", "g.join(answer, collect(Note))"),
     mapped_over_a_text: ("'topic'", "return a list"),
@@ -366,6 +427,13 @@ MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
     a_name_in_place_of_a_node: ("'start'", "g.start"),
     a_keep_that_is_none: ("keep='all'", "'winner'"),
     mapped_over_a_model: ("'plan' gave Plan", "its field 'questions'"),
+    called_a_node: ("'answer' is a node", "g.edge(..., answer)"),
+    forgot_to_await: ("'one' gives str", "return await"),
+    returned_the_generation: ("'one' gives str", ".value"),
+    went_to_a_generation: ("ctx.goto(", "generation.transcript"),
+    went_to_a_text: ("ctx.goto('tea')", "ctx.lm.transcript(...)"),
+    emitted_a_text: ("ctx.emit('hello')", "agentree.Event"),
+    picked_by_a_name: ("pick='first'", "a function"),
     an_output_of_another_type: ("'count' gives int", "str 3"),
 }
 

@@ -15,6 +15,7 @@ from agentree.graph.budget import Trail
 from agentree.graph.ctx import Ctx
 from agentree.graph.final import final_turn
 from agentree.graph.gather import gather
+from agentree.graph.given import check_goto
 from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode, ToolsNode
 from agentree.graph.parked import Parked, parked_in
 from agentree.graph.task import Shared, Task
@@ -110,6 +111,7 @@ class Visit:
 
     def goto(self, transcript: "Transcript") -> None:
         """Continue from another transcript."""
+        check_goto(transcript)
         self.task.transcript = transcript
         self.task.unanswered = None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from agentree.errors import GraphError
 from agentree.events import Event
 from agentree.graph.frozen import REMEDY
+from agentree.graph.given import check_event
 from agentree.graph.types import S, T
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Ctx(Generic[S]):
 
     async def emit(self, event: Event) -> None:
         """Put an event of your own into the run's stream; its run and path are filled in."""
+        check_event(event)
         self._emit(event)
 
     async def interrupt(self, question: str, reply: type[T]) -> T:

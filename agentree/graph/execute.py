@@ -18,6 +18,7 @@ from agentree.graph.budget import Budget, LimitHit, Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.flow import matches, show
 from agentree.graph.frozen import freeze
+from agentree.graph.given import check_output
 from agentree.graph.journal.visits import Gone, Keeper
 from agentree.graph.nodes import (
     Branch,
@@ -82,13 +83,7 @@ class Execution:
             return await self._stopped(task, hit)
 
     def _check_output(self, task: Task, made: object) -> None:
-        kind = self.definition.output
-        if not matches(made, kind):
-            raise GraphError(
-                f"program {self.definition.name!r} gives {show(kind)}, but what came to its end (from "
-                f"{task.path!r}) is {show(type(made))} {shown(made, 80)}: annotate what the node returns, "
-                "and put a step between that makes it right"
-            )
+        check_output(self.definition.name, self.definition.output, task.path, made)
 
     def trail(self, outer: Trail | None = None) -> Trail:
         """The path of a run from its start, with what it has used before it was resumed."""

@@ -1,8 +1,10 @@
-"""Refuses what a run is given and can't work with, before anything runs."""
+"""Refuses what a run is given, or gives, and can't work with."""
 
+import inspect
 from typing import Any
 
-from agentree.errors import InvalidArgument
+from agentree.errors import GraphError, InvalidArgument
+from agentree.events import Event
 from agentree.graph.bounds import is_whole
 from agentree.graph.flow import matches, show
 from agentree.graph.shown import shown
@@ -16,6 +18,45 @@ def check_input(program: str, kind: Any, value: object) -> None:
         f"program {program!r} takes {show(kind)}, not {show(type(value))}: it was given "
         f"{shown(repr(value), 80)}"
     )
+
+
+def check_output(program: str, kind: Any, path: str, made: object) -> None:
+    """Raises GraphError where what comes to a program's end is not of the type that it gives."""
+    if matches(made, kind):
+        return
+    remedy = "annotate what the node returns, and put a step between that makes it right"
+    if inspect.isawaitable(made):
+        if inspect.iscoroutine(made):
+            made.close()
+        remedy = "write 'return await ...'"
+    elif hasattr(made, "transcript") and hasattr(made, "value"):
+        remedy = "return the generation's .value"
+    raise GraphError(
+        f"program {program!r} gives {show(kind)}, but what came to its end (from {path!r}) is "
+        f"{show(type(made))} {shown(made, 80)}: {remedy}"
+    )
+
+
+def check_goto(given: object) -> None:
+    """Raises GraphError for what no successor can go on from."""
+    from agentree.lm import Transcript
+
+    if not isinstance(given, Transcript):
+        remedy = (
+            "generation.transcript"
+            if hasattr(given, "transcript")
+            else "one made with ctx.lm.transcript(...)"
+        )
+        raise GraphError(f"ctx.goto({shown(repr(given), 80)}): it takes a transcript, such as {remedy}")
+
+
+def check_event(given: object) -> None:
+    """Raises GraphError for what is no event."""
+    if not isinstance(given, Event):
+        raise GraphError(
+            f"ctx.emit({shown(repr(given), 80)}): it takes an event of a class of your own, a frozen "
+            "dataclass that extends agentree.Event"
+        )
 
 
 def check_run(program: str, lm: object, transcript: object, seed: object) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Never
 
+from agentree.errors import GraphError
 from agentree.graph.types import Flow
 from agentree.messages import Message
 from agentree.tools import Tool
@@ -28,6 +29,15 @@ class NodeSpec:
 
     def __repr__(self) -> str:
         return f"<{self.kind} node {self.name!r}>"
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *args: object, **kwargs: object) -> Never:
+            """Say how a node is used."""
+            raise GraphError(
+                f"{self.name!r} is a node, not a function: wire it with g.edge(..., {self.name}), or keep "
+                "the function under another name to call it"
+            )
 
     @property
     def _flow(self) -> Flow[Any, Any, Any]:

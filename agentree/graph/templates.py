@@ -1,7 +1,7 @@
 """Templates without tools: the best of several answers, and many texts to one result."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import TypeVar
 
@@ -37,6 +37,8 @@ def best_of_n(
         pick: Takes one of the values. Without it, the most frequent value wins, and among equals the one that
             the model found likeliest.
     """
+    if pick is not None and not callable(cast("object", pick)):
+        raise GraphError(f"best_of_n(pick={pick!r}): write a function that takes one of a list of values")
     graph = Graph("best_of_n", input=str, output=output)
 
     def attempt(ctx: Ctx, question: str) -> Message:
