@@ -168,6 +168,14 @@ def forced_at(constraint: TokenConstraint, ids: Sequence[int], max_tokens: int) 
     return found
 
 
+def split_by(record: Record, own: list[int], constraint: TokenConstraint, max_tokens: int) -> str:
+    """Who chose the first token that is not the tokenizer's own for the finished text."""
+    if record.ids == own:
+        return "nobody"
+    at = next((i for i, (a, b) in enumerate(zip(record.ids, own, strict=False)) if a != b), len(own))
+    return "a forced run" if at in forced_at(constraint, record.ids, max_tokens) else "the model"
+
+
 def difference(forcing: Record, plain: Record, constraint: TokenConstraint, max_tokens: int) -> str:
     """How a text with forced runs differs from the one whose every token was sampled, and why."""
     if forcing.ids == plain.ids:
@@ -187,23 +195,35 @@ def difference(forcing: Record, plain: Record, constraint: TokenConstraint, max_
 
 
 async def compare(forcing: Mapping[str, Record], plain: Mapping[str, Record], max_tokens: int) -> int:
-    """Print the table of differences, and an example of each kind; 1 if one has no explanation."""
+    """Print what forcing changes, and an example of each kind; 1 if a difference has no explanation."""
     known = {task.name: task for task in tasks(max(len(forcing), len(plain)))}
     both = [name for name in known if name in forcing and name in plain]
-    kinds: Counter[str] = Counter()
+    kinds: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
     example: dict[str, str] = {}
+    own: Counter[str] = Counter()
+    splits: Counter[str] = Counter()
     async with Runtime() as lm:
+        encode = lm._home.session.tokenizer.encode
         for name in both:
             kind = difference(forcing[name], plain[name], constraint_of(known[name], lm), max_tokens)
-            kinds[kind] += 1
+            kinds[known[name].parallel][kind] += 1
             example.setdefault(kind, f"{name}\n  forced  {forcing[name].text}\n  sampled {plain[name].text}")
-    print("| greedy text with and without forcing | prompts |\n| --- | ---: |")
-    for kind, count in kinds.most_common():
-        print(f"| {kind} | {count} |")
+            for how, record in (("forced", forcing[name]), ("sampled", plain[name])):
+                own[how] += encode(record.text) == record.ids
+        for name, record in forcing.items():
+            splits[split_by(record, encode(record.text), constraint_of(known[name], lm), max_tokens)] += 1
+    print("| greedy, forced and not | one call | 1 to 8 calls |\n| --- | ---: | ---: |")
+    for kind in example:
+        print(f"| {kind} | {kinds[False][kind]} | {kinds[True][kind]} |")
+    for how, records in (("forced", forcing), ("sampled", plain)):
+        print(f"\n{how}: {own[how]} of {len(both)} in the tokenizer's own ids")
+        for title, parallel in (("one call", False), ("1 to 8 calls", True)):
+            chosen = [records[name] for name in both if known[name].parallel == parallel]
+            print(f"  {title}: {json.dumps(summary(chosen))}")
+    print("\nwith forcing, who split the text first in another way than the tokenizer:", dict(splits))
     for kind, text in example.items():
         print(f"\n{kind}: {text}")
-    print("\nvalid without forcing:", sum(not plain[n].fault for n in both), "of", len(both))
-    return int(any("unexplained" in kind for kind in kinds))
+    return int(any("unexplained" in kind for kind in example) or splits["a forced run"] > 0)
 
 
 def main() -> int:

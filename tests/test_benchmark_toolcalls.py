@@ -9,7 +9,7 @@ from constraint_tools import small_vocabulary
 
 from agentree.runtime.constraint import tool_calls
 from benchmarks.bfcl import Task, as_tool, json_schema
-from benchmarks.toolcalls import Record, difference, fault_of, forced_at
+from benchmarks.toolcalls import Record, difference, fault_of, forced_at, split_by
 
 ADD: dict[str, Any] = {
     "name": "math.add",
@@ -76,6 +76,9 @@ def test_differences_are_explained_by_where_they_begin() -> None:
     split = record([*ids[:longest], *letters, *ids[longest + 1 :]])
     other = record([*ids[:one], vocabulary.singles[ord("2")], *ids[one + 1 :]])
     assert json.loads(split.text) == json.loads(plain.text) and split.ids != plain.ids
+    assert split_by(plain, ids, constraint, 90) == "nobody"
+    assert split_by(plain, split.ids, constraint, 90) == "a forced run"
+    assert split_by(plain, other.ids, constraint, 90) == "the model"
     assert difference(plain, plain, constraint, 90) == "same tokens"
     assert difference(plain, split, constraint, 90).startswith("same text: the model splits")
     assert difference(plain, other, constraint, 90) == "other text: unexplained"
