@@ -279,7 +279,8 @@ def main() -> int:
             costs = [cells(v) for v in (times.compiling, times.first, times.later, times.again)]
             counts = [found["right"], found["refused"], found["wrong"]]
             print(f"\r| {name} | {' | '.join(map(str, [*counts, *costs]))} |", flush=True)
-        print("\n" + shares(rows, vocabulary))
+        if any(row.valid for row in rows):
+            print("\n" + shares(rows, vocabulary))
     return int(bool(wrong))
 
 
