@@ -301,9 +301,9 @@ def test_choices_that_can_not_be(folder: Path) -> None:
     with pytest.raises(InvalidArgument, match="kv_tokens=0 must be at least 1"):
         load_model(folder, device="cpu", kv_tokens=0)
     with pytest.raises(
-        Unsupported, match="weights 'int8' are not supported on cpu; supported: auto, fp32, fp16"
+        Unsupported, match="weights 'bf16' are not supported on cpu; supported: auto, fp32, fp16, int8"
     ):
-        load_model(folder, device="cpu", weights="int8")
+        load_model(folder, device="cpu", weights="bf16")
     if not torch.cuda.is_available():
         with pytest.raises(Unsupported, match="torch sees no GPU here"):
             load_model(folder, device="cuda")

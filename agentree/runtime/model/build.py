@@ -1,6 +1,7 @@
 """Weights of a folder -> a decoder: names, merged projections, storage."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 
@@ -84,12 +85,13 @@ def compute_dtype(storage: Storage, device: torch.device) -> torch.dtype:
 
 
 def choose_storage(weights: Weights, requested: str, device: torch.device) -> Storage:
-    """What "auto" means: on a CPU fp16 if that loses nothing of the stored weights, else fp32.
+    """What "auto" means: on a CPU fp16 if that loses nothing that counts of the stored weights, else fp32.
 
+    int8 is twice as fast again and changes what the model says: it is never "auto".
     On a GPU it is the dtype that the weights are stored in.
     """
     if requested != "auto":
-        return "fp32" if requested == "fp32" else "bf16" if requested == "bf16" else "fp16"
+        return cast("Storage", requested)
     if device.type == "cpu":
         matrices = (
             name for name in weights.names() if name.endswith("_proj.weight") or name in (EMBEDDING, HEAD)

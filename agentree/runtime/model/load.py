@@ -14,7 +14,7 @@ from agentree.runtime.model.config import ModelConfig, read_config
 from agentree.runtime.model.decoder import Decoder
 from agentree.runtime.model.folder import ModelFolder, resolve
 from agentree.runtime.model.kv import KVPool
-from agentree.runtime.model.linear import packed_half_works
+from agentree.runtime.model.linear import usable
 from agentree.runtime.model.memory import default_slots, refuse_too_many
 from agentree.runtime.model.progress import Report, Step, ignore
 from agentree.runtime.model.tokenizer import Tokenizer, read_template, read_tokenizer
@@ -36,7 +36,7 @@ class LoadedModel:
     template: str | None
     """Chat template (jinja), None where the model has none."""
     weights: str
-    """"fp32", "fp16" or "bf16"."""
+    """"fp32", "fp16", "bf16" or "int8"."""
     device: str
 
 
@@ -74,9 +74,7 @@ def load_model(
         tokenizer = read_tokenizer(folder.path, config)
         template = read_template(folder.path)
     with _remedied(folder), Weights(folder.path) as stored:
-        storage = choose_storage(stored, weights, where)
-        if storage == "fp16" and where.type == "cpu" and not packed_half_works():
-            storage = "fp32"
+        storage = usable(choose_storage(stored, weights, where), where)
         if kv_tokens is not None:
             refuse_too_many(kv_tokens, config, compute_dtype(storage, where).itemsize, where)
 
@@ -129,7 +127,7 @@ def _device(device: DeviceChoice) -> torch.device:
 
 
 def _check_weights(weights: WeightChoice, device: torch.device) -> None:
-    supported = ("auto", "fp32", "fp16") if device.type == "cpu" else ("auto", "fp32", "fp16", "bf16")
+    supported = ("auto", "fp32", "fp16", "int8") if device.type == "cpu" else ("auto", "fp32", "fp16", "bf16")
     if weights not in supported:
         raise Unsupported(
             f"weights {weights!r} are not supported on {device.type}; supported: {', '.join(supported)}"
