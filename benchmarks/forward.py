@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -118,7 +119,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for shape in SHAPES:
         batch = batch_of(shape, half.config.vocab_size)
-        found = best([lambda way=way: way.step(batch) for way in ways], options.turns)
+        found = best([partial(way.step, batch) for way in ways], options.turns)
         print(f"| {shape.name} | " + " | ".join(f"{1e3 * one:.1f}" for one in found) + " |", flush=True)
 
 
