@@ -53,15 +53,16 @@ class Branches:
     parallel: int | None = None
     lost: "Callable[[set[int], Exception], None]" = lambda branches, error: None
     """Told of branches that failed and are left out."""
-    left_out: list[Exception] = field(default_factory=list[Exception])
-    """Failures that a join does without."""
+    before: list[Exception] = field(default_factory=list[Exception])
+    """Failures of branches that were left out before the run was resumed: these are not started."""
     _at: dict[int, str] = field(default_factory=dict[int, str])
     """Where each live branch is, by its index."""
     _waiting: dict[str, list[Arrival]] = field(default_factory=dict[str, list[Arrival]])
     """Who has come to each join and not gone on."""
     _group: TaskGroup | None = None
     _failures: list[Exception] = field(default_factory=list[Exception])
-    _parked: list[Parked] = field(default_factory=list[Parked])
+    _left_out: list[Exception] = field(default_factory=list[Exception])
+    _parked: dict[int, Parked] = field(default_factory=dict[int, Parked])
     _met: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
     """By index of a branch, the branches that it is made of."""
 
@@ -87,15 +88,16 @@ class Branches:
         if self._failures:
             raise self._failures[0]
         if self._parked and not self._decided():
-            raise Parked.all(self._parked)
+            raise Parked.all(self._parked[index] for index in sorted(self._parked))
         decided = self._decided()
         arrived = sorted(self._waiting.pop(self.final.name, ()), key=lambda arrival: arrival.index)
         if decided:
             return arrived
-        if self._waiting or (starts and not arrived and not self.left_out):
+        if self._waiting or (starts and not arrived and not self._left_out):
             raise self._deadlock()
-        if self.left_out and not arrived:
-            raise self.left_out[0]
+        left_out = [*self._left_out, *self.before]
+        if left_out and not arrived:
+            raise left_out[0]
         return arrived
 
     def gone(self, arrived: Sequence[Arrival]) -> set[int]:
@@ -128,13 +130,13 @@ class Branches:
             join, value = await self.walker.walk(task, node, value, self, visited=visited)
         except Parked as parked:
             # It stays where it is: no join may fire as if it could not come any more.
-            self._parked.append(parked)
+            self._parked[index] = parked
             return
         except Exception as error:
             if isinstance(error, LimitHit) or not self._tolerates(self._at[index]):
                 self._fail(group, error)
                 return
-            self.left_out.append(error)
+            self._left_out.append(error)
             self.lost(self._met[index], error)
         else:
             self._arrive(group, join, Arrival(task, value))

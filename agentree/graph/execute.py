@@ -107,6 +107,8 @@ class Execution:
         while True:
             if not visited:
                 if isinstance(node, EndNode | JoinNode):
+                    if self.keeper is not None and inside is not None:
+                        await self.keeper.journal.log.sync()  # it may have to wait for others there
                     return node, value
                 await anyio.lowlevel.checkpoint()
                 if inside is not None:
@@ -231,13 +233,13 @@ class Execution:
         cell = task.cell if task.cell.frozen else Cell(freeze(task.cell.value), frozen=True)
         join = regions.final[fork]
         at = self.shared.next_path(self._base(task, join))
-        gone = Gone() if self.keeper is None else self.keeper.gone(at)
+        gone = Gone() if self.keeper is None else self.keeper.gone(at, len(begins))
         self.shared.visits.update({base: n - self.shared.visits[base] for base, n in gone.visits.items()})
         async with self._branching(task, len(begins)) as kids:
             starts = [(self._child(task, cell, kids, i), to, item) for i, (to, item) in enumerate(begins)]
             starts = [start for i, start in enumerate(starts) if i not in gone.branches]
             parallel = route.parallel if isinstance(route, MapWay) else None
-            branches = Branches(fork, regions, self, parallel, left_out=gone.errors)
+            branches = Branches(fork, regions, self, parallel, before=gone.errors)
             if self.keeper is not None:
                 branches.lost = partial(self._lose, self.keeper, task, at)
             try:

@@ -3,7 +3,6 @@
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
@@ -32,7 +31,7 @@ class Generations:
         """Store results. They are durable before whoever asked goes on."""
         for request, result in made:
             if _is_kept(request):
-                self._log.note("generation", request.scope.path, key=content(request), **asdict(result))
+                self._log.note("generation", request.scope.path, **_body(content(request), result))
         if made:
             await self._log.sync()
 
@@ -44,11 +43,14 @@ def _is_kept(request: Request) -> bool:
 
 def content(request: Request) -> str:
     """A digest of everything that a request's tokens depend on."""
-    forced = request.constraint
-    shortest = None if forced is None else (forced.min_tokens, forced.positions.start.w)
+    shortest = None if request.constraint is None else request.constraint.min_tokens
     how = (request.max_tokens, request.sampling, request.stop, request.score_from)
     asked = repr((how, request.namespace, shortest)).encode(errors="surrogatepass")
     return blake2b(array("q", request.prompt).tobytes() + asked, digest_size=12).hexdigest()
+
+
+def _body(key: str, result: Result) -> dict[str, Any]:
+    return {**vars(result), "key": key, "counts": vars(result.counts)}
 
 
 def _result(body: Body) -> Result:

@@ -111,12 +111,13 @@ class Keeper:
             self.journal.log.note("state", path, **state)
 
     async def start(self, visit: "Visit", node: NodeSpec, after: str) -> None:
-        """A visit begins: everything before it is durable once this returns."""
+        """A visit begins: what was before it is durable once this returns, or before its first tool runs."""
         if visit.path not in self.journal.log.past.started:
             self.journal.log.note(
                 "node started", visit.path, node=node.name, node_kind=node.kind, after=after
             )
-        await self.journal.log.sync()
+        if not isinstance(node, ToolsNode):
+            await self.journal.log.sync()
 
     def end(self, visit: "Visit", node: NodeSpec, base: "Transcript | None") -> None:
         """A visit has ended. Raises JournalError if its output or the state can't be stored."""
@@ -161,8 +162,11 @@ class Keeper:
         body = {"output": output, "winner": winner, "gone": sorted(gone.branches), "visits": gone.visits}
         self.journal.log.note("node ended", path, node=node.name, **body)
 
-    def gone(self, path: str) -> "Gone":
-        """Branches of a fork that nobody waits for: they have failed, or its join fired without them."""
+    def gone(self, path: str, branches: int) -> "Gone":
+        """Branches of a fork that nobody waits for: they have failed, or its join fired without them.
+
+        Where all have failed, the run has too: then all are tried again.
+        """
         past = self.journal.log.past
         found = Gone()
         if (body := past.ended.get(path)) is not None:
@@ -171,7 +175,7 @@ class Keeper:
             found.branches |= set(body["branches"])
             found.visits |= body["visits"]
             found.errors.append(JournalError(f"a branch failed before the run was resumed: {body['error']}"))
-        return found
+        return found if len(found.branches) < branches else Gone()
 
     def lose(self, path: str, gone: "Gone", error: str) -> None:
         """A branch failed, and its join does without it."""
