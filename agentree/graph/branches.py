@@ -7,13 +7,16 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from agentree.errors import Deadlock
+from agentree.errors import Deadlock, JournalError, UncertainCall
 from agentree.graph.budget import LimitHit
 from agentree.graph.nodes import JoinNode, NodeSpec
 from agentree.graph.parked import Parked
 from agentree.graph.reduce import Selector
 from agentree.graph.regions import Regions
 from agentree.graph.task import Task
+
+_NEVER_LEFT_OUT = (LimitHit, JournalError, UncertainCall)
+"""What is about the run and not about a branch."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ class Branches:
             self._parked[index] = parked
             return
         except Exception as error:
-            if isinstance(error, LimitHit) or not self._tolerates(self._at[index]):
+            if isinstance(error, _NEVER_LEFT_OUT) or not self._tolerates(self._at[index]):
                 self._fail(group, error)
                 return
             self._left_out.append(error)

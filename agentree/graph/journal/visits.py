@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from agentree.errors import JournalError
+from agentree.errors import AgentreeError, JournalError
 from agentree.graph.budget import Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.journal.calls import Calls
@@ -174,7 +174,7 @@ class Keeper:
         for body in past.lost.get(path, ()):
             found.branches |= set(body["branches"])
             found.visits |= body["visits"]
-            found.errors.append(JournalError(f"a branch failed before the run was resumed: {body['error']}"))
+            found.errors.append(AgentreeError(f"a branch failed before the run was resumed: {body['error']}"))
         return found if len(found.branches) < branches else Gone()
 
     def lose(self, path: str, gone: "Gone", error: str) -> None:
