@@ -40,6 +40,7 @@ def trees() -> st.SearchStrategy[Tree]:
         st.builds(Tree, st.just("step"), fails=st.sampled_from([False] * 9 + [True])),
         st.just(Tree("llm")),
         st.just(Tree("llm")),
+        st.just(Tree("fresh")),
     )
     keeps, errors = (
         st.sampled_from(["fork", "winner", "none"]),
@@ -92,7 +93,14 @@ class Built:
     # ------------------------------------------------------------------------------- as a graph
 
     def step(
-        self, source: Any, number: int, *, fails: bool = False, fn: Any = None, edge: bool = True
+        self,
+        source: Any,
+        number: int,
+        *,
+        fails: bool = False,
+        fn: Any = None,
+        edge: bool = True,
+        transcript: str = "continue",
     ) -> Any:
         async def run(ctx: Ctx, x: int) -> Any:
             await anyio.lowlevel.checkpoint()
@@ -103,7 +111,7 @@ class Built:
         run.__name__ = f"s{number}"
         node = self.g.step(run)
         if edge:
-            self.g.edge(source, node)
+            self.g.edge(source, node, transcript=transcript)
         return node
 
     def build(self, tree: Tree, source: Any, path: tuple[int, ...] = ()) -> Any:
@@ -112,6 +120,8 @@ class Built:
         match tree.kind:
             case "step":
                 return self.step(source, number, fails=tree.fails)
+            case "fresh":
+                return self.step(source, number, transcript="fresh")
             case "llm":
                 return self.llm(source, number)
             case "seq":
@@ -165,6 +175,8 @@ class Built:
             case "step":
                 if tree.fails:
                     raise Boom({number})
+                return stepped(x, number)
+            case "fresh":
                 return stepped(x, number)
             case "llm":
                 return said(x, number)
@@ -301,6 +313,11 @@ KEPT: list[tuple[Tree, set[str]]] = [
     (Tree("branch", (LLM, Tree("step"))), {"inside", "before"}),
     (Tree("branch", (Tree("fork", (LLM,), "none"), Tree("map", (LLM,), "fork"))), {"nothing", "before"}),
     (Tree("loop", (LLM,)), {"inside"}),
+    (Tree("fresh"), {"nothing"}),
+    (Tree("branch", (Tree("fresh"), LLM)), {"nothing", "inside"}),
+    (Tree("fork", (Tree("fresh"), LLM), "winner"), {"nothing", "inside"}),
+    (Tree("fork", (Tree("fresh"), LLM), "fork"), {"before"}),
+    (Tree("loop", (Tree("seq", (LLM, Tree("fresh"))),)), {"nothing"}),
 ]
 
 
