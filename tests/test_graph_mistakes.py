@@ -483,3 +483,22 @@ def test_options_of_an_llm_node_are_those_of_gen(options: dict[str, Any], words:
     if options.keys() <= {"max_tokens", "temperature"}:
         with pytest.raises(InvalidArgument, match=words):
             g.sample(2, str, **options)
+
+
+@pytest.mark.asyncio
+async def test_a_stream_of_events_is_read_in_a_block() -> None:
+    g: Any = Graph("echo", input=str, output=str)
+
+    @g.step
+    async def echo(ctx: Ctx, given: str) -> str:
+        return given
+
+    g.edge(g.start, echo)
+    g.edge(echo, g.end)
+    lm: Any = ScriptedRuntime(lambda _request: "")
+    words = r"write `async with program\.stream\(\.\.\.\) as run:` and use run"
+    with pytest.raises(InvalidArgument, match=words):
+        async for _ in g.compile().stream("x", lm=lm):
+            pass
+    with pytest.raises(InvalidArgument, match=words + r"\.output inside of it"):
+        _ = g.compile().stream("x", lm=lm).output

@@ -25,6 +25,7 @@ from agentree.graph.record import Recorder
 from agentree.graph.run import Run
 from agentree.graph.task import Shared
 from agentree.graph.types import I, Limits, O, S
+from agentree.lm.block import Block
 
 if TYPE_CHECKING:
     from agentree.lm import Runtime, Transcript
@@ -113,7 +114,8 @@ class Program(Generic[S, I, O]):
         Leaving the block early cancels the run. If the run failed, leaving the block raises its error.
         """
         begun = Begun(new_run_id(run_id), input, self._new_state(state), seed, transcript)
-        return self._stream(begun, lm, None if journal is None else Place(journal))
+        going = self._stream(begun, lm, None if journal is None else Place(journal))
+        return Block(going, call="program.stream(...)", name="run", inside=Run)
 
     @asynccontextmanager
     async def _stream(self, begun: Begun, lm: "Runtime", place: Place | None) -> AsyncGenerator[Run[O]]:
