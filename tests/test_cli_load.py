@@ -153,3 +153,9 @@ def test_folders_and_other_files_are_refused(tmp_path: Path) -> None:
         load_entry(str(tmp_path))
     with pytest.raises(WrongUse, match=r"must end in \.py"):
         load_entry(str(write(tmp_path, "x", "notes.txt")))
+
+
+def test_a_graph_that_was_not_compiled(tmp_path: Path) -> None:
+    path = write(tmp_path, "from agentree import Graph\ntitles = Graph('t', input=str, output=str)\n")
+    with pytest.raises(WrongUse, match=re.escape("write program = titles.compile()")):
+        load_entry(str(path))

@@ -71,6 +71,11 @@ def _is_program(value: object) -> bool:
     return graph is not None and isinstance(value, graph.Program)
 
 
+def _is_graph(value: object) -> bool:
+    graph = sys.modules.get("agentree.graph")
+    return graph is not None and isinstance(value, graph.Graph)
+
+
 def _is_function(value: object, module: ModuleType) -> bool:
     """An async function of this module that can be called with a runtime and a text."""
     return (
@@ -128,9 +133,9 @@ def _find(module: ModuleType, path: Path, name: str, found: "dict[str, Entry]") 
         if len(names) == 1:
             return found[names[0]]
     if not found:
-        raise WrongUse(
-            f"{str(path)!r} has no program: compile a graph in it, or write an async def main(lm, text)"
-        )
+        graphs = [key for key, value in vars(module).items() if _is_graph(value)]
+        compile_it = f"write program = {graphs[-1]}.compile()" if graphs else "compile a graph in it"
+        raise WrongUse(f"{str(path)!r} has no program: {compile_it}, or write an async def main(lm, text)")
     example = f"{path}:{next(iter(found))}"
     raise WrongUse(f"{str(path)!r} has several programs ({_list(found)}): say which one, as in {example}")
 

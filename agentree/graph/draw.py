@@ -57,7 +57,8 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
                 case Generate():
                     lines.append(f"generate {op.output}, at most {op.max_tokens} tokens{_expected(op, lm)}")
                 case Lease():
-                    lines.append(f"lease {op.transcript}: read again after {op.next_use} visits")
+                    visits = "1 visit" if op.next_use == 1 else f"{op.next_use} visits"
+                    lines.append(f"lease {op.transcript}: read again after {visits}")
                 case Release():
                     lines.append(f"release {op.transcript}{' where it was not picked' if op.losers else ''}")
                 case Call() if node.kind == "tools":
