@@ -38,6 +38,7 @@ SCHEMAS: list[tuple[Any, str]] = [
     ({"pattern": "("}, "'pattern' at #"), ({"patternProperties": {"(": {}}}, "'patternProperties' at #"),
     ({"properties": {"\ud800": {}}}, "surrogate"), ({"const": {"\ud800": 1}}, "surrogate"),
     ({"required": ["\ud800"]}, "surrogate"), ({"enum": ["\ud800"]}, "contradict"),
+    ({"enum": [{"a": "\ud800"}]}, "contradict"),
     (5, "JSONSchema(5)"), ("x", "write a dict"), (None, "write a dict"), ([{}], "write a dict"),
 ]  # fmt: skip
 

@@ -184,15 +184,28 @@ class Tails:
         missing = max(self._form.low - count, 0)
         if not missing and not owed:
             return b"}"
+        more = self._beside(taken, missing) if taken and not owed else None
+        if more is None:
+            more = self._kept(taken, missing, owed)
+        if more is None or (self._form.high is not None and count + len(more) > self._form.high):
+            return None
+        return b"".join(self._comma + m for m in more) + b"}"
+
+    def _kept(self, taken: Taken, missing: int, owed: int) -> list[bytes] | None:
         key = (taken, missing, owed)
         if key not in self._closings:
             if len(self._closings) > 10_000:
                 self._closings.clear()
             self._closings[key] = self._more(taken, missing, owed)
-        more = self._closings[key]
-        if more is None or (self._form.high is not None and count + len(more) > self._form.high):
+        return self._closings[key]
+
+    def _beside(self, taken: Taken, missing: int) -> list[bytes] | None:
+        """What completes the object, from what does so without its last key, which has many spellings."""
+        more = self._kept(taken[:-1], missing + 1, 0)
+        if more is None:
             return None
-        return b"".join(self._comma + m for m in more) + b"}"
+        last = b'"' + taken[-1] + b'"' + self._colon
+        return [m for m in more if not m.startswith(last)][:missing]
 
     def _more(self, taken: Taken, missing: int, owed: int) -> list[bytes] | None:
         """Undeclared properties with different keys: first the witnesses, then as many as are missing."""

@@ -176,7 +176,8 @@ class Book:
         if isinstance(value, int | float):
             return replace(none, numbers=numbers.listed([value]))
         if isinstance(value, str):
-            return replace(none, strings=strings.listed(self.terms, (value,)))
+            spelled = not any(0xD800 <= ord(c) <= 0xDFFF for c in value)
+            return replace(none, strings=strings.listed(self.terms, (value,))) if spelled else none
         if isinstance(value, list):
             items = cast("list[object]", value)
             return replace(
