@@ -111,7 +111,7 @@ def helper() -> Program[Book, str, str]:
 
 
 def program() -> Program[Book, str, str]:
-    """Tool turns, a loop around a map, branches that ask, a race, a called program, generating steps."""
+    """Tool turns, a map, branches that ask, a race, a called program, generating steps."""
     g = Graph("matrix", state=Book, input=str, output=str)
     tools = (charge, look, send)
 

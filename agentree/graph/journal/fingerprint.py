@@ -55,8 +55,6 @@ def declared(definition: Definition) -> Iterator[tuple[str, Any]]:
     """Every type that a program declares, with where it does."""
     for program in programs(definition):
         name = f"program {program.name!r}"
-        yield f"the input of {name}", program.input
-        yield f"the output of {name}", program.output
         if program.state is not None:
             yield f"the state of {name}", program.state
         for node in program.nodes.values():
@@ -72,6 +70,8 @@ def declared(definition: Definition) -> Iterator[tuple[str, Any]]:
             if isinstance(route, Branch):
                 for case in route.cases:
                     yield f"the case for {case.to.name!r}", case.kind
+        yield f"the input of {name}", program.input
+        yield f"the output of {name}", program.output
 
 
 def _program(definition: Definition) -> list[Any]:

@@ -1,0 +1,468 @@
+"""The file of a journal: damage, locks, two processes, what is refused, what is stored."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from agentree.errors import (
+    AgentreeError,
+    InvalidArgument,
+    JournalError,
+    LimitReached,
+    UncertainCall,
+)
+from agentree.graph import Ctx, Graph, Limits, Program
+from agentree.graph.journal.facts import Fact, Header
+from agentree.graph.journal.file import JournalFile
+from agentree.graph.journal.reading import Runs
+from agentree.messages import Message, user
+from agentree.testing import ScriptedRuntime, final_answer
+from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "runs.journal"
+
+
+def echo(name: str = "echo", *, out: Any = str, state: Any = None, fn: Any = None) -> Program[Any, str, Any]:
+    """One step."""
+    g: Any = Graph(name, state=state, input=str, output=out)
+
+    async def say(ctx: Ctx[Any], text: str) -> Any:
+        return fn(ctx, text) if fn else text
+
+    say.__annotations__["return"] = out
+    node = g.step(say)
+    g.edge(g.start, node)
+    g.edge(node, g.end)
+    return g.compile()
+
+
+# ------------------------------------------------------------------------------------------ damage
+
+
+async def test_a_damaged_run_leaves_the_others_readable(journal: Path) -> None:
+    program = echo()
+    async with ScriptedRuntime({}) as lm:
+        for run in ("a", "b", "c"):
+            await program.run("hello", lm=lm, journal=journal, run_id=run)
+        with sqlite3.connect(journal) as db:
+            db.execute("UPDATE facts SET body = replace(body, 'hello', 'hullo') WHERE run = 'a' AND seq = 1")
+            db.execute("DELETE FROM facts WHERE run = 'c' AND seq = 2")
+        db.close()
+        for run in ("a", "c"):
+            with pytest.raises(JournalError, match=f"run '{run}' is damaged at its fact"):
+                await program.resume(run, lm=lm, journal=journal)
+        assert await program.resume("b", lm=lm, journal=journal) == "hello"
+    with Runs(journal) as runs:
+        assert len(runs.all()) == 3
+        assert runs.show("b").status == "done"
+
+
+async def test_a_page_of_the_file_is_damaged(journal: Path) -> None:
+    program = echo()
+    async with ScriptedRuntime({}) as lm:
+        for i in range(40):
+            await program.run("hello " * 200, lm=lm, journal=journal, run_id=f"r{i:02}")
+        data = bytearray(journal.read_bytes())
+        size = int.from_bytes(data[16:18], "big")
+        at = (len(data) // size // 2) * size
+        data[at : at + size] = os.urandom(size)
+        journal.write_bytes(data)
+        good, bad = 0, 0
+        for i in range(40):
+            try:
+                await program.resume(f"r{i:02}", lm=lm, journal=journal)
+                good += 1
+            except JournalError:
+                bad += 1
+    assert bad
+    assert good > 20
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to be one " * 50, b""])
+async def test_another_file_is_refused_or_an_empty_one_taken(journal: Path, content: bytes) -> None:
+    journal.write_bytes(content)
+    async with ScriptedRuntime({}) as lm:
+        if not content:
+            assert await echo().run("x", lm=lm, journal=journal) == "x"
+            return
+        with pytest.raises(JournalError, match="is no journal of agentree"):
+            await echo().run("x", lm=lm, journal=journal)
+    assert journal.read_bytes() == content
+
+
+async def test_another_programs_database_is_left_alone(journal: Path) -> None:
+    with sqlite3.connect(journal) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(JournalError, match="is no journal of agentree"):
+            await echo().run("x", lm=lm, journal=journal)
+        with pytest.raises(JournalError, match="there is no journal"):
+            await echo().resume("a", lm=lm, journal=journal.with_name("other"))
+
+
+async def test_a_locked_file_says_so(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentree.graph.journal.file.PATIENCE", 0.05)
+    async with ScriptedRuntime({}) as lm:
+        await echo().run("x", lm=lm, journal=journal, run_id="a")
+        other = sqlite3.connect(journal, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(JournalError, match="is locked by another program"):
+            await echo().run("x", lm=lm, journal=journal, run_id="b")
+        other.execute("ROLLBACK")
+        other.close()
+        assert await echo().run("x", lm=lm, journal=journal, run_id="b") == "x"
+
+
+async def test_a_full_disk_keeps_what_the_run_knew(journal: Path) -> None:
+    g = Graph("long", input=str, output=str)
+
+    @g.llm(str, max_tokens=30)
+    def ask(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @g.step
+    async def grow(ctx: Ctx, text: str) -> str:
+        return text * (200_000 if full else 1)
+
+    full = True
+    g.edge(g.start, ask)
+    g.edge(ask, grow)
+    g.edge(grow, g.end)
+    program = g.compile()
+    real = JournalFile._connect
+
+    def small(self: JournalFile, **options: Any) -> sqlite3.Connection:
+        db = real(self, **options)
+        db.execute("PRAGMA max_page_count = 40")
+        return db
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JournalFile, "_connect", small)
+        async with ScriptedRuntime({"ask": "hi"}) as lm:
+            with pytest.raises(JournalError, match="the disk is full: make room, then resume") as stopped:
+                await program.run("go", lm=lm, journal=journal, run_id="a")
+    assert stopped.value.transcript is not None
+    assert stopped.value.transcript.text.endswith("hi")
+    assert str(stopped.value.partial).startswith("hihi")
+    full = False
+    async with ScriptedRuntime({}) as lm:
+        assert await program.resume("a", lm=lm, journal=journal) == "hi"
+
+
+# ------------------------------------------------------------------------------------ two processes
+
+HOLDER = """
+import anyio, sys
+from agentree.graph import Ctx, Graph
+from agentree.testing import ScriptedRuntime
+g = Graph("echo", input=str, output=str)
+@g.step
+async def say(ctx: Ctx, text: str) -> str:
+    print("here", flush=True)
+    await anyio.sleep(float(sys.argv[2]))
+    return text
+g.edge(g.start, say)
+g.edge(say, g.end)
+async def main():
+    async with ScriptedRuntime({}) as lm:
+        await g.compile().run("x", lm=lm, journal=sys.argv[1], run_id="a")
+anyio.run(main)
+"""
+
+
+def start_holder(journal: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-c", HOLDER, str(journal), "60"], stdout=subprocess.PIPE)
+
+
+async def test_one_process_goes_on_with_a_run(journal: Path) -> None:
+    with start_holder(journal) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"here\n"
+        with Runs(journal) as runs:
+            assert [status for _, status in runs.all()] == ["running"]
+        async with ScriptedRuntime({}) as lm:
+            with pytest.raises(JournalError, match="is going on in another place"):
+                await echo().resume("a", lm=lm, journal=journal)
+            holder.send_signal(signal.SIGKILL)
+            holder.wait()
+            with Runs(journal) as runs:
+                assert [status for _, status in runs.all()] == ["interrupted"]
+            assert await echo().resume("a", lm=lm, journal=journal) == "x"
+
+
+async def test_of_two_at_once_one_wins(journal: Path) -> None:
+    async def slow(ctx: Ctx, text: str) -> str:
+        await lost.wait()
+        return text
+
+    g = Graph("echo", input=str, output=str)
+    node = g.step(slow)
+    g.edge(g.start, node)
+    g.edge(node, g.end)
+    program = g.compile()
+    came: list[object] = []
+    lost = anyio.Event()
+
+    async def resume() -> None:
+        try:
+            came.append(await program.resume("a", lm=lm, journal=journal))
+        except JournalError as e:
+            came.append(type(e))
+            lost.set()
+
+    async with ScriptedRuntime({}) as lm:
+        with anyio.move_on_after(0.05):
+            await program.run("x", lm=lm, journal=journal, run_id="a")
+        async with anyio.create_task_group() as group:
+            group.start_soon(resume)
+            group.start_soon(resume)
+    assert sorted(map(str, came)) == [str(JournalError), "x"]
+
+
+async def test_a_run_is_cancelled_from_outside(journal: Path) -> None:
+    g = Graph("steps", input=str, output=str)
+
+    @g.step
+    async def one(ctx: Ctx, text: str) -> str:
+        with Runs(journal) as runs:
+            assert runs.cancel("a") is False
+        return text
+
+    @g.step
+    async def two(ctx: Ctx, text: str) -> str:
+        done.append("two")
+        return text
+
+    done: list[str] = []
+    g.edge(g.start, one)
+    g.edge(one, two)
+    g.edge(two, g.end)
+    program = g.compile()
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(AgentreeError, match="was cancelled"):
+            await program.run("x", lm=lm, journal=journal, run_id="a")
+        assert done == []
+        with Runs(journal) as runs:
+            assert [status for _, status in runs.all()] == ["cancelled"]
+            with pytest.raises(JournalError, match="is over"):
+                runs.cancel("a")
+        assert await program.resume("a", lm=lm, journal=journal) == "x"
+    with Runs(journal) as runs:
+        assert [header.run for header in runs.old(time.time() + 1)] == ["a"]
+        runs.remove(runs.old(time.time() + 1))
+        assert runs.all() == []
+
+
+# --------------------------------------------------------------------------------------- refusals
+
+
+class Engine:
+    """Something that no journal can hold."""
+
+
+@dataclass
+class Holder:
+    engine: Engine = field(default_factory=Engine)
+
+
+class Loose(BaseModel):
+    value: Any
+
+
+async def test_a_type_that_can_not_be_stored_is_refused_at_once(journal: Path) -> None:
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(JournalError, match="node 'say' has the type Engine, and a journal can't store"):
+            await echo(out=Engine).run("x", lm=lm, journal=journal)
+        with pytest.raises(JournalError, match="the state of program 'echo' has the type Holder"):
+            await echo(state=Holder).run("x", lm=lm, journal=journal)
+        assert not journal.exists()
+
+
+async def test_a_value_that_would_come_back_changed_is_refused(journal: Path) -> None:
+    async with ScriptedRuntime({}) as lm:
+        for made, why in (
+            (Loose(value=(1, 2)), "would come back from JSON as another value"),
+            (Engine(), "a value of type Engine, which no node declares"),
+        ):
+
+            def give(ctx: Ctx[Any], text: str, made: Any = made) -> Any:
+                return made
+
+            program = echo(out=Loose if isinstance(made, Loose) else Any, fn=give)
+            with pytest.raises(JournalError, match=f"node 'say' gave what a journal can't store: .*{why}"):
+                await program.run("x", lm=lm, journal=journal)
+
+
+async def test_ids_inputs_programs_and_models_that_do_not_fit(journal: Path) -> None:
+    async with ScriptedRuntime({}) as lm:
+        await echo().run("x", lm=lm, journal=journal, run_id="a")
+        with pytest.raises(JournalError, match="holds a run 'a' already"):
+            await echo().run("x", lm=lm, journal=journal, run_id="a")
+        with pytest.raises(JournalError, match="holds no run 'b'"):
+            await echo().resume("b", lm=lm, journal=journal)
+        with pytest.raises(InvalidArgument, match="run_id='a/b'"):
+            await echo().run("x", lm=lm, journal=journal, run_id="a/b")
+        with pytest.raises(JournalError, match="is one of the program 'echo', not of 'other'"):
+            await echo("other").resume("a", lm=lm, journal=journal)
+        with pytest.raises(JournalError, match="has changed since run 'a' began"):
+            await echo(out=Loose).resume("a", lm=lm, journal=journal)
+        changed = echo(out=Any)
+        assert await changed.resume("a", lm=lm, journal=journal, changed="accept") == "x"
+    other = ScriptedRuntime({})
+    async with other as lm:
+        lm._home.session.name = "another model"
+        with pytest.raises(JournalError, match="was begun with the model 'scripted scripted'"):
+            await echo().resume("a", lm=lm, journal=journal)
+
+
+# ------------------------------------------------------------------------------------------ tools
+
+
+async def test_what_is_known_of_a_call_that_was_under_way(journal: Path) -> None:
+    ends: list[str] = []
+
+    @tool
+    async def charge(x: int) -> str:
+        """Charge.
+
+        Args:
+            x: How much.
+        """
+        ends.append(f"charge {x}")
+        if len(ends) == 1:
+            raise JournalError("the process stops here")
+        return "charged"
+
+    g = Graph("pay", input=str, output=str)
+
+    @g.llm(str, tools=[charge], max_tokens=100)
+    def think(ctx: Ctx, message: str | Message) -> Message:
+        return message if isinstance(message, Message) else user(message)
+
+    act = g.tools(charge)
+
+    @g.step
+    async def observe(ctx: Ctx, results: list[ToolResult]) -> Message:
+        told.append(results[0])
+        return tool_result(results)
+
+    told: list[ToolResult] = []
+    g.edge(g.start, think)
+    g.branch(think).case(ToolCalls, act).case(str, g.end)
+    g.edge(act, observe)
+    g.edge(observe, think)
+    program = g.compile(limits=Limits(turns=3))
+    script = {"think": ToolCall("", "charge", {"x": 5}), "think#2": final_answer("over")}
+    for policy, made in (("tell", 1), ("rerun", 2)):
+        ends.clear()
+        async with ScriptedRuntime(script) as lm:
+            with pytest.raises(JournalError):
+                await program.run("go", lm=lm, journal=journal, run_id=policy)
+            with pytest.raises(UncertainCall, match=r'tools: charge\("x": 5\) was under way') as uncertain:
+                await program.resume(policy, lm=lm, journal=journal)
+            assert (uncertain.value.tool, dict(uncertain.value.arguments)) == ("charge", {"x": 5})
+            assert await program.resume(policy, lm=lm, journal=journal, uncertain=policy) == "over"  # pyright: ignore[reportArgumentType]
+        assert len(ends) == made
+    assert [(r.error, r.content.partition(":")[0]) for r in told] == [
+        (True, "the outcome of this call is unknown"),
+        (False, "charged"),
+    ]
+
+
+async def test_a_long_result_is_kept_whole_in_the_journal(journal: Path) -> None:
+    @tool(pure=True)
+    async def dump() -> str:
+        """Dump."""
+        return "x" * 1_000_000
+
+    g = Graph("dump", input=str, output=str)
+
+    @g.llm(str, tools=[dump], max_tokens=100)
+    def think(ctx: Ctx, message: str) -> Message:
+        return user(message)
+
+    act = g.tools(dump)
+
+    @g.step
+    async def size(ctx: Ctx, results: list[ToolResult]) -> str:
+        return str(len(results[0].content) < 100_000)
+
+    g.edge(g.start, think)
+    g.branch(think).case(ToolCalls, act).case(str, g.end)
+    g.edge(act, size)
+    g.edge(size, g.end)
+    async with ScriptedRuntime({"think": ToolCall("", "dump", {})}) as lm:
+        assert await g.compile().run("go", lm=lm, journal=journal, run_id="a") == "True"
+    with Runs(journal) as runs:
+        (end,) = [fact for fact in runs.show("a").facts if fact.kind == "call ended"]
+    assert end.body["text"] == "x" * 1_000_000
+
+
+async def test_limits_hold_over_the_whole_life_of_a_run(journal: Path) -> None:
+    g = Graph("loop", input=str, output=str)
+    stops = [True, True]
+
+    @g.llm(str, max_tokens=20)
+    def say(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @g.step
+    async def pause(ctx: Ctx, text: str) -> str:
+        if stops and len(text) > 1 and stops.pop():
+            raise ConnectionError
+        return text + "."
+
+    g.edge(g.start, say)
+    g.edge(say, pause)
+    g.branch(pause).case(str, g.end, where=lambda text: text == "never").otherwise(say)
+    program = g.compile(limits=Limits(turns=4))
+    async with ScriptedRuntime(lambda request: "ab") as lm:
+        with pytest.raises(ConnectionError):
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        with pytest.raises(ConnectionError):
+            await program.resume("a", lm=lm, journal=journal)
+        with pytest.raises(LimitReached, match="4 turns"):
+            await program.resume("a", lm=lm, journal=journal)
+    with Runs(journal) as runs:
+        assert len([f for f in runs.show("a").facts if f.kind == "generation"]) == 4
+
+
+async def test_time_is_what_processes_worked_not_what_passed(journal: Path) -> None:
+    now = time.time()
+    file = JournalFile(journal, create=True)
+    file.create(Header("a", "p", "", "m", now, now, "running"), [Fact("accepted", "", {}, now)])
+    file.close()
+    from agentree.graph.journal.past import Past
+
+    facts = [
+        Fact("accepted", "", {}, 100.0),
+        Fact("opened", "", {}, 100.0),
+        Fact("node started", "call", {"node": "call"}, 103.0),
+        Fact("node started", "call/x", {"node": "x"}, 105.0),
+        Fact("opened", "", {}, 9000.0),
+        Fact("node ended", "call/x", {}, 9004.0),
+    ]
+    past = Past(facts)
+    assert past.seconds() == 9.0
+    assert past.seconds(past.started["call"]["time"]) == 6.0
