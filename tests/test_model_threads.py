@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agentree.errors import InvalidArgument
-from agentree.runtime.model.threads import LONGEST, TINY, Threads, most_threads
+from agentree.runtime.model.threads import LARGE, LONGEST, PATIENCE, TINY, Threads, most_threads
 
 
 class Machine:
@@ -73,10 +73,25 @@ def test_each_size_of_step_has_a_number_of_its_own_and_tiny_ones_have_one_thread
     machine = Machine(lambda count: 1e-9 / count)
     threads = Threads(2, lambda: machine.now)
     assert set(machine.run(threads, TINY - 1, 50)) == {1}
-    assert machine.run(threads, 64 * WORK, 1) == [2]
+    assert machine.run(threads, LARGE, 1) == [2]
     machine.cost = contended
     assert machine.run(threads, WORK, 200)[-1] == 1
-    assert machine.run(threads, 64 * WORK, 1) == [2]
+    assert machine.run(threads, LARGE, 1) == [2]
+
+
+def test_a_large_step_is_not_wasted_on_a_trial_soon() -> None:
+    machine = Machine(shared_out)
+    threads = Threads(4, lambda: machine.now)
+    assert set(machine.run(threads, LARGE, PATIENCE)) == {4}
+    # One step is enough to see that half the threads take twice as long.
+    assert machine.run(threads, LARGE, PATIENCE).count(2) == 1
+
+
+def test_a_new_size_begins_with_what_serves_its_neighbour() -> None:
+    machine = Machine(contended)
+    threads = Threads(2, lambda: machine.now)
+    machine.run(threads, WORK, 100)
+    assert set(machine.run(threads, 2 * WORK, PATIENCE)) == {1}
 
 
 def test_one_core_is_never_divided() -> None:

@@ -19,6 +19,8 @@ from agentree.errors import InvalidArgument
 VARIABLE = "AGENTREE_THREADS"
 TINY = 1_000_000
 """Multiplications per layer below which a second thread can't pay for waking it."""
+LARGE = 64_000_000
+"""Multiplications per layer from which on a trial costs too much to begin with one."""
 TRIAL = 4
 """Steps in a row that another number of threads is tried for."""
 PATIENCE = 48
@@ -27,6 +29,10 @@ LONGEST = 3072
 """Most steps between two trials."""
 GAIN = 0.9
 """A trial wins if its steps take less than so much of the time."""
+LOSS = 1.5
+"""A single step that takes so many times as long ends a trial: enough was seen."""
+WAKING = 0.02
+"""Seconds below which the first step of a trial may be slow only because it wakes threads."""
 MEMORY = 8
 """Steps that the time of the present number is an average of."""
 
@@ -57,52 +63,51 @@ def _quota() -> int:
 class _Choice:
     """The number of threads for steps of one size, by hill climbing over `counts`."""
 
-    def __init__(self, counts: Sequence[int], at: int) -> None:
+    def __init__(self, counts: Sequence[int], at: int, until: int) -> None:
+        self.at = at
+        self.judged = False
+        """Whether a trial has ended."""
         self._counts = counts
-        self._at = at
         self._mean: float | None = None
         self._trying = 0
         """-1 or 1: the neighbour of `at` that is on trial; 0: none."""
         self._next = -1 if at else 1
         self._trial: list[float] = []
         self._patience = PATIENCE
-        self._until = TRIAL
+        self._until = until
 
     @property
     def threads(self) -> int:
         """For the next step."""
-        return self._counts[self._at + self._trying]
+        return self._counts[self.at + self._trying]
 
-    def took(self, seconds: float) -> None:
-        """A step on `threads` threads took so long per unit of work."""
-        if not self._trying:
-            self._mean = seconds if self._mean is None else self._mean + (seconds - self._mean) / MEMORY
+    def took(self, seconds: float, work: int) -> None:
+        """A step of `work` on `threads` threads took so long."""
+        rate = seconds / work
+        if self._mean is None or not self._trying:
+            self._mean = rate if self._mean is None else self._mean + (rate - self._mean) / MEMORY
             self._until -= 1
-            if not self._until:
+            if self._until <= 0:
                 self._trying, self._trial = self._next, []
             return
-        self._trial.append(seconds)
-        assert self._mean is not None
-        # The first step wakes threads, or finds caches laid out for others. One that takes far too long
-        # has shown enough.
-        if len(self._trial) > 1 and seconds < 4 * self._mean and len(self._trial) <= TRIAL:
-            return
-        if len(self._trial) == 1 and seconds < 8 * self._mean:
-            return
-        self._judge(self._mean)
+        self._trial.append(rate)
+        waking = len(self._trial) == 1 and seconds < WAKING
+        if len(self._trial) > TRIAL or rate > self._mean * (8 if waking else LOSS):
+            self._judge(self._mean)
 
     def _judge(self, mean: float) -> None:
+        # The first step wakes threads, or finds caches laid out for others.
         found = self._trial[1:] or self._trial
         average = sum(found) / len(found)
-        if average < GAIN * mean:
-            self._at += self._trying
+        if self._trial[-1] <= LOSS * mean and average < GAIN * mean:
+            self.at += self._trying
             self._mean, self._patience = average, PATIENCE
             direction = self._trying
         else:
             self._patience = min(2 * self._patience, LONGEST)
             direction = -self._trying
-        self._trying = 0
-        self._next = direction if 0 <= self._at + direction < len(self._counts) else -direction
+        self._trying, self.judged = 0, True
+        self._next = direction if 0 <= self.at + direction < len(self._counts) else -direction
         self._until = self._patience
 
 
@@ -122,10 +127,7 @@ class Threads:
     @contextmanager
     def running(self, work: int) -> Generator[int]:
         """Run a step of `work` multiplications per layer on the threads that serve such steps best."""
-        size = work.bit_length()
-        choice = self._choices.get(size)
-        if choice is None and work >= TINY and len(self._counts) > 1:
-            choice = self._choices[size] = _Choice(self._counts, len(self._counts) - 1)
+        choice = self._choice(work)
         threads = self._counts[0] if choice is None else choice.threads
         before = torch.get_num_threads()
         if before != threads:
@@ -138,4 +140,16 @@ class Threads:
             if before != threads:
                 torch.set_num_threads(before)
         if choice is not None:
-            choice.took(took / work)
+            choice.took(took, work)
+
+    def _choice(self, work: int) -> _Choice | None:
+        """A new size begins with what serves the nearest one, and soon with a trial if there was none yet."""
+        if work < TINY or len(self._counts) == 1:
+            return None
+        size = work.bit_length()
+        if size not in self._choices:
+            nearest = min(self._choices, key=lambda other: abs(other - size), default=None)
+            at = len(self._counts) - 1 if nearest is None else self._choices[nearest].at
+            soon = work < LARGE and not any(choice.judged for choice in self._choices.values())
+            self._choices[size] = _Choice(self._counts, at, TRIAL if soon else PATIENCE)
+        return self._choices[size]
