@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from constraint_tools import any_token, play, small_vocabulary, valid
+from engine_steps import recall_model, stepped
 
 from agentree.errors import ConstraintError, InvalidArgument
+from agentree.events import Bus, GenerationEnded
 from agentree.runtime.constraint import JSONSchema, compile_constraint
 from agentree.runtime.constraint import foreign as module
 from agentree.runtime.constraint.foreign import compile_foreign
+from agentree.runtime.request import Request, Sampling
 
 needed = pytest.mark.skipif(
     importlib.util.find_spec("llguidance") is None, reason="the extra llguidance is not installed"
@@ -19,12 +22,14 @@ needed = pytest.mark.skipif(
 
 REFUSED: dict[str, Any] = {
     "type": "object",
-    "properties": {"id": {"type": "integer"}, "tag": {"enum": ["red", "blue"]}},
-    "required": ["id", "tag"],
+    "properties": {
+        "serial": {"type": "integer", "multipleOf": 30_011, "minimum": 0, "maximum": 9_999_999},
+        "tag": {"enum": ["red", "blue"]},
+    },
+    "required": ["serial", "tag"],
     "additionalProperties": False,
-    "unevaluatedProperties": False,
 }
-"""Refused by the automata; llguidance leaves out a keyword that states nothing more here."""
+"""The automata would need a state for each remainder."""
 
 PLAIN: list[Any] = [
     {
@@ -70,6 +75,28 @@ def test_the_fallback_is_asked_for_and_named(monkeypatch: pytest.MonkeyPatch) ->
     assert made.engine == "llguidance" and made.accepts('"abc"') and not made.accepts('"ab"')
     with pytest.raises(ConstraintError, match=r"too large; llguidance refuses the schema too: .*not"):
         compile_constraint(JSONSchema({"not": {"type": "string"}}, fallback="llguidance"))
+
+
+@needed
+def test_the_engine_runs_what_the_automata_refuse() -> None:
+    with pytest.raises(ConstraintError, match="multipleOf"):
+        compile_constraint(JSONSchema(REFUSED))
+    constraint = compile_constraint(JSONSchema(REFUSED, fallback="llguidance"))
+    bound = constraint.bind(recall_model(8).tokenizer.vocabulary())
+    bus = Bus()
+    seen = bus.subscribe(lambda: None)
+    with stepped(bus=bus) as engine:
+        results = engine.answer(
+            *(Request((7, 8), 60, Sampling(1.0, 1.0, i), bound, jump_forward=i % 2 == 0) for i in range(6))
+        )
+    assert [e.engine for e in seen.take() if isinstance(e, GenerationEnded)] == ["llguidance"] * 6
+    for result in results:
+        if result.finish == "stop":
+            assert valid(REFUSED, json.loads(result.text))
+        assert result.text.startswith('{"serial": ')
+        assert result.counts.sampled + result.counts.forced == len(result.output) <= 60
+    assert [r.counts.forced > 0 for r in results] == [True, False] * 3
+    assert any(r.finish == "stop" for r in results)
 
 
 @needed

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 KEPT = 256
 """Targets that a session remembers."""
 
+LONGEST_NAME = 80
+"""Characters of a spec that an error shows."""
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -110,4 +113,10 @@ def _bind_call(session: Session, tools: Sequence[Tool[..., Any]], output: Any, p
 
 
 def _shown(types: Sequence[Any]) -> str:
-    return " | ".join(getattr(t, "__name__", None) or repr(t) for t in types)
+    return " | ".join(getattr(t, "__name__", None) or _brief(t) for t in types)
+
+
+def _brief(spec: Any) -> str:
+    """A spec as it was written; the kind alone where that is long, as schemas are."""
+    written = repr(spec)
+    return written if len(written) <= LONGEST_NAME else type(spec).__name__
