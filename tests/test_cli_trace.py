@@ -349,7 +349,7 @@ def test_a_replay_on_a_terminal(trace: Path) -> None:
 def test_stepping_on_a_terminal(trace: Path) -> None:
     code, seen = on_terminal(["trace", str(trace), "--step"], b"\n\nb\nq", awaits=b"paused")
     assert code == 0
-    where = re.findall(r"event (\d+) of", seen)
+    where = re.findall(r"(\d+)/\d+  [\d.]+ s  paused", seen)
     steps = [number for i, number in enumerate(where) if i == 0 or number != where[i - 1]]
     assert steps == ["0", "1", "2", "1", "2"]
     assert "ModelLoading" in seen

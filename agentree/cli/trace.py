@@ -23,7 +23,7 @@ FRAME = 1 / 10
 """Seconds between two drawings."""
 _FAULTS = 5
 """Lines that are no events and that are named one by one."""
-_HELP = "space pauses, Enter next event, b back, + - speed, f to the end, q quits"
+_HELP = "space pause  Enter next  b back  +- speed  f end  q quit"
 
 
 def trace_command(arguments: argparse.Namespace) -> int:
@@ -166,9 +166,9 @@ def _footer(player: Player, width: int) -> "list[Text]":
     from agentree.trace.glyphs import clip
     from agentree.trace.replay import described
 
-    state = "paused" if player.paused else f"speed {player.speed:g}"
-    where = f"event {player.given} of {len(player.events)}, {player.seconds:.2f} s, {state}"
-    lines = [Text(), Text(clip(f"{where}   {_HELP}", width), "reverse")]
+    state = "paused" if player.paused else f"x{player.speed:g}"
+    where = f"{player.given}/{len(player.events)}  {player.seconds:.1f} s  {state}"
+    lines = [Text(), Text(clip(f"{where}  {_HELP}", width), "reverse")]
     if player.paused and player.last is not None:
         since = player.events[0].time
         lines.insert(1, Text(clip(described(player.last, since=since), width), "bold"))

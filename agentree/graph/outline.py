@@ -53,7 +53,7 @@ def run_notes(record: Sequence[GenerationEnded]) -> Notes:
     def notes(name: str) -> list[str]:
         visit = re.compile(rf"{re.escape(name)}(\[\d+\])*(#\d+)?(/.*)?")
         found = sorted((event for event in record if visit.fullmatch(event.path)), key=_place)
-        return [f"{event.path}: {actual(event)}" for event in found]
+        return [line for event in found for line in actual(event, event.path)]
 
     return notes
 
@@ -68,12 +68,12 @@ def _place(event: GenerationEnded) -> list[tuple[list[int], int]]:
     return places
 
 
-def actual(event: GenerationEnded) -> str:
-    """What a generation took, in tokens, and why what was not in the cache was missing."""
+def actual(event: GenerationEnded, path: str) -> list[str]:
+    """What a generation took, in tokens, and on another line why what was not in the cache was missing."""
     prompt = f"prompt {event.prompt_tokens} = {event.cached_tokens} cached + {event.computed_tokens} computed"
-    output = f"output {event.sampled_tokens + event.forced_tokens}, {event.forced_tokens} of them forced"
+    output = f"output {event.sampled_tokens + event.forced_tokens} ({event.forced_tokens} forced)"
     ended = "" if event.finish == "stop" else f" ({event.finish})"
-    return f"{prompt}; {output}{ended}" + (f"; missed: {event.miss}" if event.miss else "")
+    return [f"{path}: {prompt}; {output}{ended}", *([f"  missed: {event.miss}"] if event.miss else [])]
 
 
 def ways(route: object) -> list[tuple[str, NodeSpec]]:

@@ -12,13 +12,15 @@ from rich.text import Text
 
 from agentree.events import Event, now
 from agentree.trace.above import Above
-from agentree.trace.glyphs import ASCII, COLOURED, PLAIN, Glyphs
+from agentree.trace.glyphs import ASCII, COLOURED, PLAIN, Glyphs, clip
 from agentree.trace.render import Drawing
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
 
 ROWS = 60
 """Rows of the tree that stay on the screen afterwards."""
+_OUTPUT_LINES = 3
+"""Lines of a run's output in the summary."""
 
 
 def glyphs_for(console: Console) -> Glyphs:
@@ -100,7 +102,8 @@ class ConsoleView:
             self._console.print(line, soft_wrap=True)
         self._console.print()
         output = not sys.stdout.isatty() if self._output is None else self._output
-        self._console.print(summary(self.picture, output=output))
+        for part in summary(self.picture, output=output, width=self._console.width - 1):
+            self._console.print(part)
 
     def _fold(self) -> None:
         events, self._waiting = self._waiting, []
@@ -126,12 +129,16 @@ class ConsoleView:
         return Drawing(self.picture, self._console.width - 1, now=self._clock(), glyphs=self._glyphs)
 
 
-def summary(picture: Picture, *, output: bool) -> Table:
-    """What remains to be said of a picture; `output` to say the runs' outputs too."""
+def summary(picture: Picture, *, output: bool, width: int) -> list[Table | Text]:
+    """What remains to be said of a picture; `output` to say the runs' outputs too, in a few lines each."""
     table = Table.grid(padding=(0, 2, 0, 0))
+    outputs: list[Text] = []
     for name, figure, remark in facts(picture, output=output):
-        table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
-    return table
+        if name == "output":
+            outputs.append(Text(f"{name}  ", "dim").append(clip(figure, _OUTPUT_LINES * width - 10), "bold"))
+        else:
+            table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
+    return [table, *outputs]
 
 
 def _cropped(line: Text) -> Text:

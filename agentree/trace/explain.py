@@ -36,4 +36,5 @@ def explain(events: Iterable[Event]) -> str:
 
 def _listed(program: str, record: list[GenerationEnded]) -> str:
     lines = [program] if program else []
-    return "\n".join([*lines, *(f"   {event.path or '-'}: {actual(event)}" for event in record)])
+    lines += [f"   {line}" for event in record for line in actual(event, event.path or "-")]
+    return "\n".join(lines)
