@@ -23,13 +23,13 @@ needed = pytest.mark.skipif(
 REFUSED: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "serial": {"type": "integer", "multipleOf": 30_011, "minimum": 0, "maximum": 9_999_999},
+        "code": {"type": "string", "pattern": "^[ab]{0,20}a[ab]{15}$"},
         "tag": {"enum": ["red", "blue"]},
     },
-    "required": ["serial", "tag"],
+    "required": ["code", "tag"],
     "additionalProperties": False,
 }
-"""The automata would need a state for each remainder."""
+"""An automaton would remember the last 16 letters."""
 
 PLAIN: list[Any] = [
     {
@@ -79,7 +79,7 @@ def test_the_fallback_is_asked_for_and_named(monkeypatch: pytest.MonkeyPatch) ->
 
 @needed
 def test_the_engine_runs_what_the_automata_refuse() -> None:
-    with pytest.raises(ConstraintError, match="multipleOf"):
+    with pytest.raises(ConstraintError, match="states"):
         compile_constraint(JSONSchema(REFUSED))
     constraint = compile_constraint(JSONSchema(REFUSED, fallback="llguidance"))
     bound = constraint.bind(recall_model(8).tokenizer.vocabulary())
@@ -87,14 +87,14 @@ def test_the_engine_runs_what_the_automata_refuse() -> None:
     seen = bus.subscribe(lambda: None)
     with stepped(bus=bus) as engine:
         results = engine.answer(
-            *(Request((7, 8), 60, Sampling(1.0, 1.0, i), bound, jump_forward=i % 2 == 0) for i in range(6))
+            *(Request((7, 8), 90, Sampling(1.0, 1.0, i), bound, jump_forward=i % 2 == 0) for i in range(6))
         )
     assert [e.engine for e in seen.take() if isinstance(e, GenerationEnded)] == ["llguidance"] * 6
     for result in results:
         if result.finish == "stop":
             assert valid(REFUSED, json.loads(result.text))
-        assert result.text.startswith('{"serial": ')
-        assert result.counts.sampled + result.counts.forced == len(result.output) <= 60
+        assert result.text.startswith('{"code": "')
+        assert result.counts.sampled + result.counts.forced == len(result.output) <= 90
     assert [r.counts.forced > 0 for r in results] == [True, False] * 3
     assert any(r.finish == "stop" for r in results)
 
