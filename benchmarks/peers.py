@@ -14,11 +14,12 @@ import secrets
 import socket
 import statistics
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agentree import Runtime
 from agentree.runtime.model.catalog import CATALOG, DEFAULT
@@ -45,7 +46,7 @@ class Entrant:
     engine: Local | Remote
     ledger: Ledger = field(default_factory=Ledger)
     runs: dict[str, list[Figures]] = field(default_factory=dict[str, list[Figures]])
-    texts: dict[str, list[tuple[str, ...]]] = field(default_factory=dict[str, list[tuple[str, ...]]])
+    texts: dict[str, list[Counter[str]]] = field(default_factory=dict[str, list[Counter[str]]])
     """What was said, by workload and run."""
     notes: list[str] = field(default_factory=list[str])
 
@@ -148,13 +149,8 @@ async def one(entrant: Entrant, name: str, salt: str) -> None:
         engine.pause()
     entrant.notes += [f"{name}: {wrong}" for wrong in mistakes(name, engine.replies)]
     entrant.runs.setdefault(name, []).append(figures)
-    entrant.texts.setdefault(name, []).append(tuple(reply.text for reply in in_order(engine)))
+    entrant.texts.setdefault(name, []).append(Counter(reply.text for reply in engine.replies))
     say(f"{name} {entrant.name}: {figures.wall:.2f} s, {figures.cpu:.2f} CPU s")
-
-
-def in_order(engine: Local | Remote) -> list[Any]:
-    """The replies of a run by when they were asked for, which is the same on every engine."""
-    return sorted(engine.replies, key=lambda reply: reply.began)
 
 
 def keep(file: Path, entrants: Sequence[Entrant]) -> None:
@@ -211,7 +207,7 @@ def report(entrants: Sequence[Entrant], workloads: Sequence[str]) -> str:
                 mean = f"**{statistics.geometric_mean(shared):.2f}**" if shared else ""
                 cells = [f"{ratios[w]:.2f}" if w in ratios else "" for w in workloads]
                 lines.append(f"| {e.name}, {title} | {' | '.join(cells)} | {mean} |")
-    lines += ["", "Replies that are equal to those of " + entrants[0].name + ":", "", head, rule]
+    lines += ["", "Replies that " + entrants[0].name + " gave as well:", "", head, rule]
     for e in entrants[1:]:
         cells = [_agreement(entrants[0], e, w) for w in workloads]
         lines.append(f"| {e.name} | {' | '.join(cells)} | |")
@@ -220,12 +216,9 @@ def report(entrants: Sequence[Entrant], workloads: Sequence[str]) -> str:
 
 
 def _agreement(first: Entrant, second: Entrant, workload: str) -> str:
-    pairs = [
-        (a, b)
-        for one, two in zip(first.texts.get(workload, []), second.texts.get(workload, []), strict=False)
-        for a, b in zip(one, two, strict=False)
-    ]
-    return f"{sum(a == b for a, b in pairs)} of {len(pairs)}" if pairs else ""
+    runs = list(zip(first.texts.get(workload, []), second.texts.get(workload, []), strict=False))
+    total = sum(one.total() for one, _ in runs)
+    return f"{sum((one & two).total() for one, two in runs)} of {total}" if runs else ""
 
 
 async def compare(

@@ -1,6 +1,7 @@
 """Random histories of an engine, every token proved: `python tests/engine_histories.py SEED N`."""
 
 import random
+from collections.abc import Hashable
 
 import numpy as np
 from engine_harness import Waiter, reckless
@@ -9,10 +10,33 @@ from engine_steps import END, Stepped, decoder, expected, logits_after, recall_m
 from agentree.runtime.constraint import Regex, TokenConstraint, compile_constraint
 from agentree.runtime.request import Hold, Request, Scope
 from agentree.runtime.sampling import log_sum_exp
+from agentree.runtime.speculate import Costs, Ids
 
 Prompt = tuple[int, ...]
 
 PATTERNS = (r"yes|no", r"\{\"n\": [0-9]{1,3}\}", r"The answer is 391\.", r"[ab]{3,9}")
+
+
+class Free(Costs):
+    """As if a guess cost nothing."""
+
+    def worth(self, rows: int) -> float:
+        return 1e-9
+
+
+class Whisper:
+    """Tells some of what will be said, and then something else."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def following(self, ids: Ids, namespace: Hashable, n: int) -> Ids:
+        told = ids
+        for _ in range(self.rng.randint(0, n)):
+            token = int(logits_after(told.astype(np.int64)).argmax())
+            told = np.append(told, np.int32(token)).astype(np.int32)
+        wrong = [self.rng.randrange(2, 512) for _ in range(n)]
+        return np.append(told[len(ids) :], np.array(wrong, np.int32))[:n].astype(np.int32)
 
 
 def constraints() -> list[TokenConstraint]:
@@ -32,6 +56,9 @@ def play(seed: int, *, steps: int = 150) -> int:
     with stepped(slots, max_batch_tokens=budget, eviction=eviction) as engine:
         if rng.random() < 0.5:
             reckless(engine)
+        if rng.random() < 0.6 and engine._speculator is not None:
+            engine._speculator.costs = Free()
+            engine._speculator._known = Whisper(random.Random(seed))
         if rng.random() < 0.3:
             decoder(engine).fail_at = frozenset(rng.sample(range(1, 150), 8))
         put: list[tuple[Request, Waiter]] = []

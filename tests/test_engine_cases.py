@@ -74,7 +74,7 @@ def test_a_prompt_that_is_wholly_cached_still_runs_one_query_whatever_happened_b
 def test_the_slots_of_a_full_hit_are_the_same_at_every_step() -> None:
     with stepped(200) as engine:
         engine.answer(ask(A, 4))
-        engine.put(ask(A, 10))
+        engine.put(ask(A, 14))
         rows: list[list[int]] = []
         while engine.turn():
             rows += [s.row[: len(A)].tolist() for s in engine._scheduler.running]

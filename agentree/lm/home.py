@@ -35,6 +35,7 @@ class Settings:
     weights: Literal["auto", "fp32", "fp16", "bf16", "int8"]
     eviction: Literal["plan", "lru"]
     jump_forward: bool
+    speculate: bool
 
     def __post_init__(self) -> None:
         """Refuse what can be refused without loading anything."""
@@ -48,8 +49,9 @@ class Settings:
             raise InvalidArgument(f"gpu_memory_fraction={fraction} is out of range: {share}")
         if self.eviction not in ("plan", "lru"):
             raise InvalidArgument(f"eviction={shown(self.eviction)} must be 'plan' or 'lru'")
-        if not isinstance(cast("object", self.jump_forward), bool):
-            raise InvalidArgument(f"jump_forward={shown(self.jump_forward)} must be True or False")
+        for name in ("jump_forward", "speculate"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidArgument(f"{name}={shown(getattr(self, name))} must be True or False")
         if not isinstance(cast("object", self.model), str | Path) or not str(self.model):
             raise InvalidArgument(
                 f"model={shown(self.model)} names no model: give a catalogue name, a folder, a .gguf file "
@@ -164,7 +166,12 @@ class Home:
         )
         limits = {} if settings.max_batch_tokens is None else {"max_batch_tokens": settings.max_batch_tokens}
         engine = Engine(
-            model, bus=self.bus, eviction=settings.eviction, jump_forward=settings.jump_forward, **limits
+            model,
+            bus=self.bus,
+            eviction=settings.eviction,
+            jump_forward=settings.jump_forward,
+            speculate=settings.speculate,
+            **limits,
         )
         try:
             session = Session(

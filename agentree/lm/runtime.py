@@ -48,6 +48,7 @@ class Runtime:
         weights: Literal["auto", "fp32", "fp16", "bf16", "int8"] = "auto",
         eviction: Literal["plan", "lru"] = "plan",
         jump_forward: bool = True,
+        speculate: bool = True,
         seed: int = 0,
     ) -> None:
         """Nothing is loaded yet.
@@ -61,6 +62,8 @@ class Runtime:
             weights: How the linear layers are stored.
             eviction: "plan" keeps what is needed soonest, "lru" what was used last.
             jump_forward: Append forced tokens without a forward pass.
+            speculate: Guess tokens from text that is known and verify several in one forward pass, where that
+                pays. It changes no output.
             seed: Where the seeds come from that a generation was not given.
         """
         settings = Settings(
@@ -72,6 +75,7 @@ class Runtime:
             weights=weights,
             eviction=eviction,
             jump_forward=jump_forward,
+            speculate=speculate,
         )
         self._home = Home(settings)
         self._seeds = Seeds(seed)

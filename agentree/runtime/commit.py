@@ -36,7 +36,7 @@ def commit(chunk: Chunk, rows: Rows, *, jump_forward: bool) -> End | None:
     sequence = chunk.sequence
     known = sequence.cached + sequence.prompt_computed
     sequence.prompt_computed += max(0, min(chunk.stop, sequence.prompt_length) - known)
-    sequence.cursor = chunk.stop
+    sequence.cursor = min(chunk.stop, sequence.length)
     sequence.passes += 1
     if sequence.request.score_from is not None:
         _score(sequence, chunk, rows)
@@ -44,7 +44,26 @@ def commit(chunk: Chunk, rows: Rows, *, jump_forward: bool) -> End | None:
         return None
     if sequence.request.max_tokens == 0 or sequence.complete:
         return End("stop")
-    return _sample(sequence, rows[-1], jump_forward=jump_forward)
+    return _verify(sequence, chunk, rows, jump_forward=jump_forward)
+
+
+def _verify(sequence: Sequence, chunk: Chunk, rows: Rows, *, jump_forward: bool) -> End | None:
+    """Sample, and go on as long as what comes is what was guessed: then the next logits are there as well."""
+    begin = sequence.length
+    guessed = sequence.ids[begin : chunk.stop].copy()
+    first = len(rows) - 1 - len(guessed)
+    sampled = sequence.sampled
+    while True:
+        end = _sample(sequence, rows[first + sequence.length - begin], jump_forward=jump_forward)
+        came = sequence.ids[begin : sequence.length]
+        n = min(len(came), len(guessed))
+        differs = np.flatnonzero(came[:n] != guessed[:n])
+        right = int(differs[0]) if len(differs) else n
+        sequence.cursor = begin + right
+        if end is not None or right < len(came):
+            chunk.right = sequence.sampled - sampled - (right < len(came))
+            chunk.wrong = right < n or (end is not None and end.end_token is not None and n < len(guessed))
+            return end
 
 
 def append_forced(sequence: Sequence, last: int | None) -> bool:

@@ -4,6 +4,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -22,9 +23,10 @@ from agentree.runtime.leases import Leases
 from agentree.runtime.model.load import LoadedModel
 from agentree.runtime.reporter import Reporter
 from agentree.runtime.request import Hold, Progress, Request, Sink, Ticket
-from agentree.runtime.scheduler import Scheduler, Step
+from agentree.runtime.scheduler import Chunk, Scheduler, Step
 from agentree.runtime.sequence import Sequence as Live
 from agentree.runtime.snapshot import snapshot
+from agentree.runtime.speculate import Speculator
 from agentree.runtime.stats import EngineStats
 from agentree.runtime.text import TextStream
 
@@ -44,12 +46,21 @@ class Engine:
         eviction: Literal["plan", "lru"] = "plan",
         max_batch_tokens: int = 512,
         jump_forward: bool = True,
+        speculate: bool = True,
     ) -> None:
         self._model = model
         self._jump_forward = jump_forward
         self._cache = Cache(model.kv.slots, policy=eviction)
         self._leases = Leases(self._cache)
-        self._scheduler = Scheduler(self._cache, scratch=model.kv.scratch, max_batch_tokens=max_batch_tokens)
+        self._speculator = Speculator(self._cache, jump_forward=jump_forward) if speculate else None
+        # On the CPU others may hold up a forward for any time; what it uses itself tells what it costs.
+        self._clock = time.process_time if model.kv.device.type == "cpu" else time.perf_counter
+        self._scheduler = Scheduler(
+            self._cache,
+            scratch=model.kv.scratch,
+            max_batch_tokens=max_batch_tokens,
+            speculator=self._speculator,
+        )
         self._check_every_step = os.environ.get("AGENTREE_CHECK") == "1"
         self._numbers = itertools.count(1)
         self._wake = threading.Condition()
@@ -244,7 +255,10 @@ class Engine:
         if step.chunks:
             try:
                 batch, row_of = batch_of(step)
+                began = self._clock()
                 logits = self._model.decoder.forward(batch, self._model.kv).cpu().numpy()
+                if self._speculator is not None:
+                    self._speculator.costs.observe(step.queries, self._clock() - began)
                 self._reporter.counters.forward_passes += 1
             except Exception as error:
                 # A running request outside this batch may stand on nodes that were published for it.
@@ -264,12 +278,20 @@ class Engine:
             try:
                 rows = [logits[row_of[query]] for _, query in chunk.wanted]
                 end = commit(chunk, rows, jump_forward=self._jump_forward and sequence.request.jump_forward)
+                if self._speculator is not None and chunk.guessed:
+                    self._settle(chunk, self._speculator)
                 if end is not None:
                     self._finish(sequence, end)
                 elif sequence.generated:
                     self._report(sequence, sequence.text.take())
             except Exception as error:
                 self._fail(sequence, error)
+
+    def _settle(self, chunk: Chunk, speculator: Speculator) -> None:
+        self._reporter.counters.guessed_tokens += chunk.guessed
+        self._reporter.counters.confirmed_tokens += chunk.sequence.cursor - (chunk.stop - chunk.guessed)
+        self._scheduler.forget_guesses(chunk)
+        speculator.learn(chunk.sequence, chunk.right, chunk.wrong)
 
     def _forget(self, run: str) -> None:
         self._leases.release_run(run)

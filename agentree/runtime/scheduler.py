@@ -15,6 +15,7 @@ from agentree.errors import ContextOverflow
 from agentree.runtime.cache import Cache, CacheError, OutOfSlots
 from agentree.runtime.queue import Queue
 from agentree.runtime.sequence import Sequence
+from agentree.runtime.speculate import Speculator
 
 BUSY = 8
 """Running sequences from which on nobody's lease is revoked to admit more."""
@@ -34,6 +35,12 @@ class Chunk:
     """Slot that each query's K and V go to."""
     wanted: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(position, query index in the batch) of each logits row that this sequence reads."""
+    guessed: int = 0
+    """How many of the last queries are guesses, past what the sequence knows."""
+    right: int = 0
+    """Sampled tokens that were guessed; known once the chunk is committed."""
+    wrong: bool = False
+    """Whether a token came that was guessed differently."""
 
 
 @dataclass(eq=False)
@@ -52,8 +59,11 @@ class Step:
 class Scheduler:
     """Waiting and running sequences over one cache. Not safe for threads: the engine thread owns it."""
 
-    def __init__(self, cache: Cache, *, scratch: int, max_batch_tokens: int) -> None:
+    def __init__(
+        self, cache: Cache, *, scratch: int, max_batch_tokens: int, speculator: Speculator | None = None
+    ) -> None:
         self.cache = cache
+        self.speculator = speculator
         self.waiting = Queue()
         self.running: list[Sequence] = []
         self._scratch = scratch
@@ -62,6 +72,8 @@ class Scheduler:
         self._most_running = max(1, max_batch_tokens // 2)
         self._said = 0.5
         """Output of late, as a share of what was allowed."""
+        self._decoding = 0
+        """Sequences that decode in the step that is planned."""
         # Query index in this step by slot: lets identical prompts share one logits row.
         self._query_of = np.full(scratch + 1, -1, np.int64)
 
@@ -101,6 +113,7 @@ class Scheduler:
         step = Step()
         self.waiting.step += 1
         decoding = [s for s in self.running if not s.prefilling]
+        self._decoding = len(decoding)
         prefilling = [s for s in self.running if s.prefilling]
         for sequence in (*decoding, *prefilling):
             if sequence in self.running and step.queries < self._max_batch_tokens:
@@ -200,16 +213,17 @@ class Scheduler:
     def _publish_running_prefix(self, sequence: Sequence, step: Step) -> None:
         """Publish what a running generation has in private where this prompt continues along it."""
         for other in self.running:
-            at = other.owned
+            # What lies past `length` is guessed.
+            at, have = other.owned, min(other.have, other.length)
             if (
-                at < other.have
+                at < have
                 and at < sequence.length
                 and other.request.namespace == sequence.request.namespace
                 and other.ids[at] == sequence.ids[at]
                 and np.array_equal(other.ids[:at], sequence.ids[:at])
             ):
                 before = other.row[: other.have].copy()
-                self.publish(other, other.have)
+                self.publish(other, have)
                 self._redirect(other, before, step)
 
     def _redirect(self, sequence: Sequence, before: NDArray[np.int64], step: Step) -> None:
@@ -241,6 +255,8 @@ class Scheduler:
                 step.ready.append(sequence)
             return
         have = sequence.have
+        guessed = self._guess(sequence, step) if stop == sequence.length else 0
+        stop += guessed
         if stop > have and not self._allocate(sequence, stop, step):
             return
         writes = sequence.row[start:stop].copy()
@@ -250,8 +266,26 @@ class Scheduler:
         first = step.queries
         self._query_of[sequence.row[start:stop]] = np.arange(first, first + stop - start)
         wanted += [(p, first + p - start) for p in range(max(start, sequence.first_needed), stop)]
-        step.chunks.append(Chunk(sequence, start, stop, writes, sequence.readable(wanted)))
+        step.chunks.append(Chunk(sequence, start, stop, writes, sequence.readable(wanted), guessed))
         step.queries += stop - start
+
+    def _guess(self, sequence: Sequence, step: Step) -> int:
+        """Have guesses written behind a sequence that decodes, as far as they cost nobody room."""
+        decodes = sequence.cursor >= sequence.static and sequence.generated and not sequence.prefilling
+        if self.speculator is None or not decodes:
+            return 0
+        queries = self._max_batch_tokens - step.queries - (sequence.length - sequence.cursor)
+        # A guess may cost what nobody is known to need, which then stays free for the next one.
+        room = self.cache.free + max(0, self.cache.evictable - self.cache.idle)
+        slots = room // max(self._decoding, 1) - (sequence.length - sequence.have)
+        return self.speculator.draft(sequence, rows=self._decoding, room=min(queries, slots))
+
+    def forget_guesses(self, chunk: Chunk) -> None:
+        """Give back the slots of guesses that were wrong, once the chunk is committed."""
+        sequence = chunk.sequence
+        if chunk.guessed and sequence.have > sequence.cursor:
+            self.cache.release(sequence.row[sequence.cursor : sequence.have])
+            sequence.have = sequence.cursor
 
     def _share_rows(self, sequence: Sequence) -> list[tuple[int, int]]:
         """Logits rows that another sequence of this step computes at the very same node of the tree."""

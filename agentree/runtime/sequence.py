@@ -50,6 +50,8 @@ class Sequence:
     passes: int = 0
     logprob: float = 0.0
     near_ties: int = 0
+    odds: float | None = None
+    """How likely the next guess of speculation is right; None before the first."""
     watched: int = 0
     """Bytes of the text that `watch` has seen."""
     scores: list[float] = field(default_factory=list[float])

@@ -17,6 +17,8 @@ class Counters:
     revoked_leases: int = 0
     preempted_requests: int = 0
     near_ties: int = 0
+    guessed_tokens: int = 0
+    confirmed_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,7 @@ class EngineStats:
     preempted_requests: int = 0
     near_ties: int = 0
     """Greedy picks whose two best logits were closer than 1e-4."""
+    guessed_tokens: int = 0
+    """Queries of guessed tokens, forced ones after them included."""
+    confirmed_tokens: int = 0
+    """Of these, tokens that came."""

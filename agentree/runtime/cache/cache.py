@@ -133,6 +133,20 @@ class Cache:
         node, size = self._tree.descend(root, _ints(ids).tobytes())
         return Match(node, size // WIDTH, _path_slots(node))
 
+    def following(self, ids: npt.ArrayLike, namespace: Hashable, n: int) -> Ints:
+        """Up to `n` tokens that the tree has after exactly `ids`, each time of the branch that was used
+        last. Refreshes nothing.
+        """
+        data = _ints(ids).tobytes()
+        node, inside, size = self._tree.peek(typed(namespace), data)
+        if size < len(data):
+            return np.empty(0, np.int32)
+        rest = node.key[inside:]
+        while node.children and len(rest) < n * WIDTH:
+            node = max(node.children.values(), key=lambda child: child.last_use)
+            rest += node.key
+        return np.frombuffer(rest[: n * WIDTH], np.int32)
+
     def publish(
         self, ids: npt.ArrayLike, row: npt.ArrayLike, owned: int, namespace: Hashable = ()
     ) -> Published:
