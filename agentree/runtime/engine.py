@@ -54,7 +54,7 @@ class Engine:
         self._leases = Leases(self._cache)
         self._speculator = Speculator(self._cache, jump_forward=jump_forward) if speculate else None
         # On the CPU others may hold up a forward for any time; what it uses itself tells what it costs.
-        self._clock = time.process_time if model.kv.device.type == "cpu" else time.perf_counter
+        self._clock = time.process_time if model.kv.kv[0].device.type == "cpu" else time.perf_counter
         self._scheduler = Scheduler(
             self._cache,
             scratch=model.kv.scratch,
