@@ -353,6 +353,7 @@ def test_stepping_on_a_terminal(trace: Path) -> None:
     steps = [number for i, number in enumerate(where) if i == 0 or number != where[i - 1]]
     assert steps == ["0", "1", "2", "1", "2"]
     assert "ModelLoading" in seen
+    assert "run r1" not in seen, "who quits has seen enough"
 
 
 def test_events_of_ones_own_are_shown_when_stepping() -> None:

@@ -32,9 +32,9 @@ def trace_command(arguments: argparse.Namespace) -> int:
     if arguments.svg is not None:
         _draw(events, arguments)
     else:
-        if not arguments.explain:
-            _show(events, arguments)
-        _explain(events)
+        seen = arguments.explain or _show(events, arguments)
+        if seen:
+            _explain(events)
     for fault in faults[:_FAULTS]:
         say(f"error: {arguments.file!r}, {fault}")
     if len(faults) > _FAULTS:
@@ -74,16 +74,16 @@ def _draw(events: list[Event], arguments: argparse.Namespace) -> None:
     write_picture(arguments.svg, svg(events, width=arguments.width, rows=arguments.rows))
 
 
-def _show(events: list[Event], arguments: argparse.Namespace) -> None:
+def _show(events: list[Event], arguments: argparse.Namespace) -> bool:
+    """Show them; False if the viewer had seen enough."""
     if not sys.stdout.isatty():
         _print(events, stepping=arguments.step)
-        return
+        return True
     with keyboard() as keys:
         if arguments.step and keys is None:
             _print(events, stepping=True)
-        else:
-            player = Player(events, speed=arguments.speed, paused=arguments.step)
-            _play(player, keys)
+            return True
+        return _play(Player(events, speed=arguments.speed, paused=arguments.step), keys)
 
 
 def _print(events: list[Event], *, stepping: bool) -> None:
@@ -102,8 +102,11 @@ def _print(events: list[Event], *, stepping: bool) -> None:
     view.close()
 
 
-def _play(player: Player, keys: Keyboard | None) -> None:
-    """The live console at the player's pace. Stays at the end for more keys only where it was stepped to."""
+def _play(player: Player, keys: Keyboard | None) -> bool:
+    """The live console at the player's pace; whether it was not quit.
+
+    Stays at the end for more keys only where it was stepped to.
+    """
     from rich.console import Console
 
     from agentree.trace.console import ConsoleView
@@ -122,11 +125,12 @@ def _play(player: Player, keys: Keyboard | None) -> None:
             now = time.monotonic()
             elapsed, drawn = now - drawn, now
             if key == "q":
-                break
+                return player.over
             if not _turn(player, view, key):
                 view.feed(player.advance(elapsed))
     finally:
         view.close()
+    return True
 
 
 def _wait(keys: Keyboard | None) -> str:
