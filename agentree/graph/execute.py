@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from agentree.errors import ContextOverflow, GraphError, InvalidArgument, LimitReached
+from agentree.errors import ContextOverflow, InvalidArgument, LimitReached
 from agentree.events import NodeEnded, NodeRestored, NodeStarted
 from agentree.graph.acts import Visit, begin, not_run
 from agentree.graph.branches import Arrival, Branches
 from agentree.graph.budget import Budget, LimitHit, Trail
 from agentree.graph.ctx import Cell
-from agentree.graph.flow import matches, show
 from agentree.graph.frozen import freeze
 from agentree.graph.given import check_output
 from agentree.graph.journal.visits import Gone, Keeper
@@ -24,7 +23,6 @@ from agentree.graph.nodes import (
     Branch,
     CallNode,
     Definition,
-    Edge,
     EndNode,
     ForkWay,
     JoinNode,
@@ -43,6 +41,7 @@ from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared, Task
 from agentree.graph.transcripts import reads
 from agentree.graph.types import Limits
+from agentree.graph.ways import chosen, passed
 from agentree.graph.wiring import items_to_map
 from agentree.runtime.request import Scope
 
@@ -121,7 +120,7 @@ class Execution:
             elif isinstance(route, Branch):
                 node = self._chosen(task, route, node, value)
             else:
-                node = _passed(task, node, route)
+                node = passed(task, node, route)
 
     async def _visit(self, task: Task, node: NodeSpec, value: object) -> object:
         if isinstance(node, StartNode):
@@ -334,7 +333,7 @@ class Execution:
     def _chosen(self, task: Task, branch: Branch, node: NodeSpec, value: object) -> NodeSpec:
         """The way that was taken before the run was resumed, else the first that takes the value."""
         known = None if self.keeper is None else self.keeper.next_of(task)
-        return next((to for to in targets(branch) if to.name == known), None) or _chosen(branch, node, value)
+        return next((to for to in targets(branch) if to.name == known), None) or chosen(branch, node, value)
 
     # ---------------------------------------------------------------------------------------- limits
 
@@ -381,29 +380,3 @@ def _kept(kids: "Forks | None", transcript: "Transcript | None") -> "Transcript 
         return kids.keep([transcript])[0]
     except InvalidArgument:
         return transcript  # a step went to a transcript from elsewhere: not this fork's to hold
-
-
-def _passed(task: Task, node: NodeSpec, edge: Edge) -> NodeSpec:
-    if edge.max_visits is not None:
-        way = (node.name, edge.to.name)
-        if task.trail.passes[way] >= edge.max_visits:
-            text = f"the edge {way[0]!r} -> {way[1]!r} was passed {edge.max_visits} times, its max_visits"
-            raise task.hit((task.trail.budget, "max_visits", text))
-        task.trail.passes[way] += 1
-    if edge.fresh:
-        task.transcript = task.unanswered = None
-    return edge.to
-
-
-def _chosen(branch: Branch, node: NodeSpec, value: object) -> NodeSpec:
-    """The first way that takes a value."""
-    for case in branch.cases:
-        if matches(value, case.kind) and (case.where is None or case.where(value)):
-            return case.to
-    if branch.otherwise is not None:
-        return branch.otherwise
-    kinds = ", ".join(show(case.kind) for case in branch.cases)
-    raise GraphError(
-        f"the branch after {node.name!r} has no case for {type(value).__name__} {shown(value, 80)} "
-        f"(there are: {kinds}): add a case or .otherwise(<node>)"
-    )

@@ -1,0 +1,141 @@
+"""`agentree runs` and `agentree run --journal`, on a tiny model."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_models import tiny_llama
+
+from agentree.cli import main
+
+PROGRAM = """
+import os, signal
+from pathlib import Path
+from pydantic import BaseModel
+from agentree import Ctx, Graph, Message, user
+
+class Verdict(BaseModel):
+    fine: bool
+    title: str
+
+g = Graph("publish", input=str, output=str)
+
+@g.llm(str, max_tokens=4)
+def draft(ctx: Ctx, text: str) -> Message:
+    return user(text[:8])
+
+@g.step
+async def crash(ctx: Ctx, text: str) -> str:
+    if Path("armed").exists():
+        Path("armed").unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return text
+
+@g.step
+async def review(ctx: Ctx, text: str) -> str:
+    verdict = await ctx.interrupt("Is it \\x1b[31mfine?", Verdict)
+    return f"{verdict.title} {verdict.fine} {len(ctx.transcript)}"
+
+g.edge(g.start, draft)
+g.edge(draft, crash)
+g.edge(crash, review)
+g.edge(review, g.end)
+publish = g.compile()
+
+async def function(lm, text):
+    return text
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_llama(tmp_path_factory.mktemp("model"), layers=1))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "agent.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTREE_JOURNAL", str(tmp_path / "runs.journal"))
+    return tmp_path
+
+
+def run(model: str, *more: str) -> list[str]:
+    return ["run", "agent.py:publish", "--input", "x", "--model", model, "--quiet", "--journal", *more]
+
+
+@pytest.mark.usefixtures("here")
+def test_from_the_question_to_the_result(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(run(model, "--run-id", "a")) == 3
+    err = capsys.readouterr().err
+    assert "agentree: review asks: Is it \\x1b[31mfine?" in err
+    assert "agentree runs answer a 'review' JSON" in err
+    assert main(["runs", "list"]) == 0
+    assert capsys.readouterr().out.startswith("a  waiting")
+    assert main(["runs", "show", "a", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["status"], shown["questions"][0]["path"]) == ("waiting", "review")
+    assert [f["kind"] for f in shown["facts"]][:3] == ["accepted", "opened", "node started"]
+    assert main(["runs", "answer", "a", "review", '{"fine": true}']) == 1
+    assert "'title' is missing" in capsys.readouterr().err
+    assert main(["runs", "resume", "a", "--quiet"]) == 3
+    capsys.readouterr()
+    assert main(["runs", "answer", "a", "review", '{"fine": true, "title": "T"}']) == 0
+    assert main(["runs", "answer", "a", "review", '{"fine": true, "title": "T"}']) == 1
+    assert "answered already" in capsys.readouterr().err
+    assert main(["runs", "resume", "a", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("T True ")
+    assert main(["runs", "show", "a"]) == 0
+    out = capsys.readouterr().out
+    assert "review  step    done      T True" in out
+    assert main(["runs", "cancel", "a"]) == 1
+    assert main(["runs", "gc"]) == 0
+    assert main(["runs", "gc", "--days", "0"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["0 runs removed", "1 run removed"]
+
+
+def test_a_killed_process_leaves_a_run_that_goes_on(
+    here: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "armed").touch()
+    command = [sys.executable, "-m", "agentree", *run(model, "--run-id", "b")]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    assert main(["runs", "list"]) == 0
+    assert capsys.readouterr().out.startswith("b  interrupted")
+    assert main(["runs", "show", "b"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[2:4]] == [
+        ["draft", "llm", "done"],
+        ["crash", "step", "stopped"],
+    ]
+    assert lines[-1] == "go on:  agentree runs resume b"
+    # The program is elsewhere by now.
+    (here / "agent.py").rename(here / "moved.py")
+    assert main(["runs", "resume", "b", "--quiet"]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert main(["runs", "resume", "b", "moved.py:publish", "--quiet"]) == 3
+    assert main(["runs", "cancel", "b"]) == 0
+    assert main(["runs", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["status"] == "cancelled"
+
+
+@pytest.mark.usefixtures("here")
+def test_what_makes_no_sense(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "list"]) == 0
+    assert "there is no journal" in capsys.readouterr().err
+    for command in (["show", "a"], ["answer", "a", "b", "1"], ["resume", "a"], ["cancel", "a"], ["gc"]):
+        assert main(["runs", *command]) == 1
+        assert "there is no journal" in capsys.readouterr().err
+    function = ["run", "agent.py:function", "--input", "x", "--model", model, "--journal"]
+    assert main(function) == 2
+    assert "only those can be journaled" in capsys.readouterr().err
+    assert main(run(model, "--run-id", "a/b")) == 1
+    assert "run_id='a/b'" in capsys.readouterr().err
+    assert main(run(model, "--run-id", "a")) == 3
+    assert main(run(model, "--run-id", "a")) == 1
+    assert "holds a run 'a' already" in capsys.readouterr().err
+    assert main(["runs", "show", "z"]) == 1
+    assert "holds no run 'z'" in capsys.readouterr().err
