@@ -1,9 +1,10 @@
 """What each part is worth: the workloads with one part left out at a time. `python -m benchmarks.ablations`.
 
 Two rounds. In the first the pool never fills: no sharing at all, no sharing between branches and agents, no
-jump-forward. In the second it holds a part of what the workload touches: eviction by least recent use, agents
-served by arrival or in random order instead of first begun, first served. Variants take turns: A B C A B C.
-Prints a markdown table of medians and writes all runs to a file that `benchmarks.plots` draws.
+jump-forward, no speculation. In the second it holds a part of what the workload touches: eviction by least
+recent use, agents served by arrival or in random order instead of first begun, first served. Variants take
+turns: A B C A B C. Prints markdown tables of medians and writes all runs to a file that `benchmarks.plots`
+draws.
 """
 
 import argparse
@@ -60,6 +61,7 @@ AMPLE = (
     Variant("no cache", "none"),
     Variant("no sharing between branches", "own"),
     Variant("no jump-forward", options={"jump_forward": False}),
+    Variant("no speculation", options={"speculate": False}),
 )
 TIGHT = (
     Variant(WHOLE),
@@ -67,6 +69,8 @@ TIGHT = (
     Variant("by arrival", queue=ByArrival),
     Variant("in random order", queue=Shuffled),
 )
+AMPLE_POOL = 32_768
+"""Slots of the first round: more than any workload touches when it shares."""
 POOL = {"W1": 1200, "W2": 2048, "W6": 768}
 """Slots of the second round: about two fifths of what the workload touches."""
 
@@ -80,7 +84,7 @@ async def opened(stack: AsyncExitStack, variant: Variant, **options: Any) -> tup
     engine = lm._home.session.engine()
     if variant.queue is not None and isinstance(engine, Engine):
         engine._scheduler.waiting = variant.queue()
-    local, ledger = Local(lm, variant.sharing), Ledger()
+    local, ledger = Local(lm, variant.sharing), Ledger(bool(variant.options.get("jump_forward", True)))
     stack.enter_context(ledger.observe(engine))
     await warm_up(local)
     return local, ledger
@@ -121,26 +125,32 @@ def plain(found: Runs) -> dict[str, Any]:
     return {v: {n: [asdict(one) for one in runs] for n, runs in of.items()} for v, of in found.items()}
 
 
+def keep(file: Path | None, ample: Runs, tight: Runs) -> None:
+    """Write down what was measured so far."""
+    if file is not None:
+        file.write_text(json.dumps({"ample": plain(ample), "tight": plain(tight)}, indent=1) + "\n")
+
+
 def main() -> None:
     """Measure, print and keep."""
     made: argparse.ArgumentParser = parser(__doc__)
     arguments = made.parse_args()
     names = chosen(arguments, made) if arguments.names else [*SHARED]
-    ample = asyncio.run(measure(AMPLE, names, arguments.runs))
+    ample = asyncio.run(measure(AMPLE, names, arguments.runs, kv_tokens=AMPLE_POOL))
     print("Wall time and CPU time over those of the whole, prompt tokens computed, forward passes:\n")
     print(table(ample), flush=True)
+    file: Path | None = arguments.json
     tight: Runs = {}
+    keep(file, ample, tight)
     for name in names:
         if name in POOL:
             found = asyncio.run(measure(TIGHT, [name], arguments.runs, kv_tokens=POOL[name]))
             for variant, of in found.items():
                 tight.setdefault(variant, {}).update(of)
+            keep(file, ample, tight)
     if tight:
         print(f"\nThe same with a pool of {', '.join(f'{POOL[n]:,} tokens ({n})' for n in tight[WHOLE])}:\n")
         print(table(tight))
-    file: Path | None = arguments.json
-    if file is not None:
-        file.write_text(json.dumps({"ample": plain(ample), "tight": plain(tight)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ class Account:
         return Sink(sink.progress, done, sink.failed)
 
 
-def processed(request: Request, result: Result) -> int:
+def processed(request: Request, result: Result, *, jump_forward: bool = True) -> int:
     """How many tokens of an output went through the model.
 
     All, if an end token came after them. What completes a forced value (the last free pick, and what follows
@@ -100,7 +100,7 @@ def processed(request: Request, result: Result) -> int:
     last: int | None = None
     at = picked = 0
     while not matcher.done:
-        run = matcher.forced(last)
+        run = matcher.forced(last) if jump_forward else []
         for token in run:
             matcher.advance(token)
         at += len(run)

@@ -13,6 +13,8 @@ from benchmarks.agents import Prefixes, processed
 class Ledger:
     """Of all requests of one engine, in prompt tokens, from `observe` on."""
 
+    jump_forward: bool = True
+    """Whether the engine appends forced runs."""
     computed: int = 0
     unique: int = 0
     """No earlier prompt or output had them, with what is before them."""
@@ -48,7 +50,9 @@ class Ledger:
             self.computed += result.counts.computed
             # Equal prompts of one moment share the logits of the last token: then nothing was computed.
             self.full_hits += not new and result.counts.computed > 0
-            seen.add(request.prompt + result.output[: processed(request, result)])
+            seen.add(
+                request.prompt + result.output[: processed(request, result, jump_forward=self.jump_forward)]
+            )
             sink.done(result)
 
         return Sink(sink.progress, done, sink.failed)

@@ -41,7 +41,8 @@ class Figures:
     computed: int | None = None
     """Prompt tokens that went through the model."""
     needed: int | None = None
-    """Of these, those that nobody had computed before, and one for each prompt that was cached whole."""
+    """Those that nobody had computed before, and one for each prompt that was cached whole. Less is computed
+    where the last tokens of a forced value were guessed, and so computed while it was generated."""
     forced: int | None = None
     passes: int | None = None
     """Forward passes."""
@@ -143,7 +144,7 @@ async def measure(names: Sequence[str], lm: Runtime, runs: int) -> dict[str, lis
         for i in range(runs):
             for name in names:
                 one = await run_here(name, local, ledger, secrets.token_hex(3))
-                if name in SHARED and one.computed != one.needed:
+                if name in SHARED and (one.computed or 0) > (one.needed or 0):
                     raise ValueError(f"{name}: {one.computed} tokens computed, {one.needed} needed")
                 found[name].append(one)
                 say(f"{name} run {i + 1}: {one.wall:.2f} s, {one.cpu:.2f} CPU s")
