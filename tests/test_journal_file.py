@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -466,3 +467,44 @@ async def test_time_is_what_processes_worked_not_what_passed(journal: Path) -> N
     past = Past(facts)
     assert past.seconds() == 9.0
     assert past.seconds(past.started["call"]["time"]) == 6.0
+
+
+LOOKER = """
+import os, sys
+from agentree.errors import JournalError
+from agentree.graph.journal.file import JournalFile
+from agentree.graph.journal.reading import Runs
+import agentree.graph.journal.opened
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+path = sys.argv[1]
+with Runs(path) as runs:
+    print(runs.show("a").status)
+for make in (lambda: JournalFile(path, create=True), lambda: JournalFile(path + "/x", create=True)):
+    try:
+        make()
+    except JournalError as error:
+        print(str(error).replace(path, "PATH"))
+"""
+
+
+def test_a_read_only_folder_can_be_looked_at() -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        journal = folder / "runs.journal"
+
+        async def main() -> None:
+            async with ScriptedRuntime({}) as lm:
+                await echo().run("x", lm=lm, journal=journal, run_id="a")
+
+        anyio.run(main)
+        journal.chmod(0o444)
+        folder.chmod(0o555)
+        done = subprocess.run([sys.executable, "-c", LOOKER, journal], capture_output=True, text=True)
+        folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "done"
+    assert second.startswith("the journal 'PATH' can't be written, it is read-only: make file and folder")
+    assert "can't be opened" in third

@@ -181,6 +181,37 @@ async def test_repeats_and_calls_per_tool_count_what_was_before(journal: Path) -
     assert len(told) == 1
 
 
+async def test_what_a_step_generated_counts_also_when_it_comes_from_the_journal(journal: Path) -> None:
+    g = Graph("steps", input=str, output=str)
+    stop = once()
+    stopping: list[bool] = []
+
+    @g.step
+    async def write(ctx: Ctx, text: str) -> str:
+        made = await (ctx.transcript + user("x" * 200)).gen(str, max_tokens=20)
+        if stopping:
+            stop()
+        return made.value
+
+    @g.llm(str, max_tokens=20)
+    def say(ctx: Ctx, text: str) -> Message:
+        return user("x" * 200)
+
+    g.edge(g.start, write)
+    g.edge(write, say)
+    g.edge(say, g.end)
+    program = g.compile(limits=Limits(tokens=400))
+    async with ScriptedRuntime(lambda request: "ok") as lm:
+        with pytest.raises(LimitReached):
+            await program.run("go", lm=lm)
+        stopping.append(True)
+        with pytest.raises(Stop):
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        for _ in range(2):
+            with pytest.raises(LimitReached):
+                await program.resume("a", lm=lm, journal=journal)
+
+
 async def test_corrections_in_a_row_go_on(journal: Path) -> None:
     @tool(retries=1)
     async def strict(x: int) -> int:

@@ -136,6 +136,8 @@ class Visit:
             return await self._tried(node, value)
         finally:
             spent = record.spent(self.path, since=before)
+            if self.shared.journal is not None:
+                spent += self.shared.journal.generations.spent(self.path)
             self.tokens += spent
             self.task.trail.spend(spent)
 

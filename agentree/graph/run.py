@@ -54,7 +54,10 @@ class Run(Generic[O_co]):
 
     @property
     def usage(self) -> "Usage":
-        """Tokens of all generations of the run so far, also of those that steps made by themselves."""
+        """Tokens of all generations so far, also of those that steps made by themselves.
+
+        Of a resumed run, those of this process.
+        """
         from agentree.lm import Usage
 
         found = self._shared.record.generations

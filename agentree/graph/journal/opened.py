@@ -176,8 +176,9 @@ async def _logging(
 ) -> AsyncGenerator[RunJournal]:
     log = RunLog(file, run, past)
     questions = Questions(log, answers)
-    with lm._recalling(run, Generations(log)):
-        yield RunJournal(log, values, lm.transcript(), questions, Calls(log, questions, uncertain))
+    calls, generations = Calls(log, questions, uncertain), Generations(log)
+    with lm._recalling(run, generations):
+        yield RunJournal(log, values, lm.transcript(), questions, calls, generations)
 
 
 def _accepted(definition: Definition, values: Values, lm: "Runtime", begun: Begun) -> dict[str, Any]:

@@ -17,6 +17,8 @@ class Generations:
     def __init__(self, log: RunLog) -> None:
         self._log = log
         self._asked = Counter[tuple[str, str]]()
+        self._taken = Counter[str]()
+        """Tokens of what came from the journal, by task path."""
 
     def known(self, request: Request) -> Result | None:
         """What it came to in an earlier process, if that is in the journal."""
@@ -25,7 +27,16 @@ class Generations:
         place = (request.scope.path, content(request))
         self._asked[place] += 1
         body = self._log.past.generation(*place, self._asked[place] - 1)
-        return None if body is None else _result(body)
+        if body is None:
+            return None
+        result = _result(body)
+        counts = result.counts
+        self._taken[request.scope.path] += counts.prompt + counts.sampled + counts.forced
+        return result
+
+    def spent(self, path: str) -> int:
+        """Prompt and output tokens of a visit's own generations that came from the journal."""
+        return sum(n for at, n in self._taken.items() if at == path or at.startswith(f"{path}["))
 
     async def keep(self, made: Sequence[tuple[Request, Result]]) -> None:
         """Store results. They are durable before whoever asked goes on."""

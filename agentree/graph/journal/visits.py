@@ -12,6 +12,7 @@ from agentree.graph.journal.calls import Calls
 from agentree.graph.journal.log import RunLog
 from agentree.graph.journal.past import Body, Spent
 from agentree.graph.journal.questions import Questions
+from agentree.graph.journal.recall import Generations
 from agentree.graph.journal.values import Unstorable, Values
 from agentree.graph.nodes import CallNode, LlmNode, NodeSpec, SampleNode, StepNode, ToolsNode
 from agentree.graph.task import Task
@@ -32,6 +33,7 @@ class RunJournal:
     """A transcript of the runtime without a token."""
     questions: Questions
     calls: Calls
+    generations: Generations
 
     def write(self, value: Any, where: str, base: "Transcript | None" = None) -> Any:
         """A value as JSON values. Raises JournalError, naming where it comes from, for what can't be."""
