@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentree.errors import ConstraintError
+from agentree.runtime.constraint.class_trie import MOST_CLASSES, ClassTrie
 from agentree.runtime.constraint.items import Inside, inside, whole
 from agentree.runtime.constraint.positions import Position, Positions
 from agentree.runtime.constraint.vocabulary import Ids, Mask, Trie, Vocabulary
@@ -18,6 +19,9 @@ from agentree.runtime.constraint.vocabulary import Ids, Mask, Trie, Vocabulary
 MOST_MASKS = 20_000
 _TYPICAL = b'aetsi AT1"\\.,-}]:/('
 """Bytes that stand for what may follow where nearly anything may."""
+
+_FEW = 4000
+"""Tokens that are walked one by one rather than by their classes."""
 
 LOOK_BACK = 4
 """Tokens at the end of a forced run that are checked for a longer token across its end."""
@@ -280,6 +284,10 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
                     kept = body.taken is not None or isinstance(body_at, Inside)
                     out.append(Reached(whole(body_at), ids, lengths, depth, int(kept)))
                 taken = body.room >= trie.longest or here.single
+            elif place == 0 and isinstance(here, Position):
+                alike = _alike(trie, here)
+                taken = alike is not None
+                out += alike or ()
         kids = all_kids[place]
         after = here.after
         if taken:
@@ -298,6 +306,67 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
             if all_kids[child]:
                 pending.append((target, child, depth + 1, characters + (byte & 0xC0 != 0x80), taken))
     return out + [Reached(whole(target), ids) for target, ids in exact.items()]
+
+
+def _alike(trie: Trie, start: Position) -> list[Reached] | None:
+    """The clean tokens that are legal inside a string, many at once.
+
+    None where the position is not one place inside one string, where the text itself matters, or where few
+    tokens are legal anyway.
+    """
+    body = start.body()
+    legal = sum(trie.last[k] - trie.first[k] for b in start.legal() if (k := trie.kids[0].get(b)))
+    if body is None or legal < _FEW or len(body.text.automaton.classes) > MOST_CLASSES:
+        return None
+    if body.loops and body.room >= trie.longest:
+        looping = (trie.used(body.text.automaton.classes) & ~body.loops) == 0
+        if 2 * np.count_nonzero(looping) > legal:
+            return [
+                Reached(start, trie.clean[looping], trie.lengths[looping]),
+                *_beside(trie, start, ~looping),
+            ]
+    tree = trie.by_class(body.text.automaton.classes)
+    return None if tree is None else _by_class(start, tree)
+
+
+def _beside(trie: Trie, start: Position, wanted: Mask) -> list[Reached]:
+    """The legal ones of some clean tokens, by where they lead."""
+    before = [0, *np.cumsum(wanted).tolist()]
+    exact: dict[Position, list[int]] = {}
+    pending = [(start, 0)]
+    while pending:
+        here, place = pending.pop()
+        for byte, child in trie.kids[place].items():
+            first, last = trie.first[child], trie.last[child]
+            target = here.step(byte) if before[last] > before[first] else None
+            if target is None:
+                continue
+            own = first + len(trie.ids[child]) - len(trie.others[child])
+            if before[own] > before[first]:
+                ids = trie.clean[first:own][wanted[first:own]]
+                exact.setdefault(target, []).extend(int(i) for i in ids)
+            if before[last] > before[own]:
+                pending.append((target, child))
+    return [Reached(target, ids) for target, ids in exact.items()]
+
+
+def _by_class(start: Position, tree: ClassTrie) -> list[Reached]:
+    """The legal clean tokens: those of the same classes of characters lead to the same place."""
+    out: list[Reached] = []
+    pending = [(start, 0)]
+    while pending:
+        here, place = pending.pop()
+        for child in tree.kids[place].values():
+            target: Position | None = here
+            for byte in tree.via[child]:
+                target = None if target is None else target.step(byte)
+            if target is None:
+                continue
+            if len(tree.ids[child]):
+                out.append(Reached(target, tree.ids[child]))
+            if tree.kids[child]:
+                pending.append((target, child))
+    return out
 
 
 def _dead_ends(trie: Trie, place: int, inside: Position, texts: list[bytes]) -> list[int]:

@@ -61,6 +61,14 @@ class Position:
             out.update(node.machine.candidates(node.state))
         return tuple(out)
 
+    def body(self) -> Body | None:
+        """The one string that the text is inside of, between two characters, if only its state counts."""
+        if not self.single:
+            return None
+        (node,) = self.nodes
+        body = node.machine.body(node.state)
+        return None if body is None or body.place or body.taken is not None else body
+
     def free_body(self) -> "tuple[Position, Body] | None":
         """The string that the text may be inside of, between two characters, if any character may follow
         there.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.charset import Ranges
+from agentree.runtime.constraint.class_trie import MOST_CLASSES, ClassTrie
 
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.int32]
@@ -61,6 +62,8 @@ class Trie:
         self._text = {number: text for text, number in tokens}
         self._points: NDArray[np.int64] | None = None
         self._used: dict[tuple[Ranges, ...], NDArray[np.int64]] = {}
+        self._alike: dict[tuple[Ranges, ...], ClassTrie] = {}
+        self._asked: dict[tuple[Ranges, ...], int] = {}
         self.clean: Ids = np.array(clean, np.int32)
         self.lengths: Ids = np.array(lengths, np.int32)
         self.longest = max(lengths, default=1)
@@ -91,14 +94,19 @@ class Trie:
 
     def within(self, place: int, classes: tuple[Ranges, ...], loops: int) -> bool:
         """Whether all clean tokens under a place are made of characters of some of the classes (`loops`)."""
-        if len(classes) > 62:
+        if len(classes) > MOST_CLASSES:
             return False
+        used = self.used(classes)
+        return not int(np.bitwise_or.reduce(used[self.first[place] : self.last[place]])) & ~loops
+
+    def used(self, classes: tuple[Ranges, ...]) -> NDArray[np.int64]:
+        """The classes of characters that each clean token is made of, as bit sets; at most 62 of them."""
         used = self._used.get(classes)
         if used is None:
             if len(self._used) > 200:
                 self._used.clear()
             used = self._used[classes] = self._classify(classes)
-        return not int(np.bitwise_or.reduce(used[self.first[place] : self.last[place]])) & ~loops
+        return used
 
     def _classify(self, classes: tuple[Ranges, ...]) -> NDArray[np.int64]:
         """The classes of characters that each clean token is made of, as bit sets."""
@@ -106,14 +114,42 @@ class Trie:
         lows = np.array([low for low, _, _ in starts], np.int64)
         highs = np.array([high for _, high, _ in starts], np.int64)
         bits = np.array([1 << number for _, _, number in starts], np.int64)
-        if self._points is None:
-            texts = [self._text[int(i)].decode() for i in self.clean]
-            self._points = np.array([ord(c) for text in texts for c in text], np.int64)
-        where = np.searchsorted(lows, self._points, "right") - 1
-        inside = (where >= 0) & (self._points <= highs[where])
+        points = self._characters()
+        where = np.searchsorted(lows, points, "right") - 1
+        inside = (where >= 0) & (points <= highs[where])
         of_each = np.where(inside, bits[where], 1 << 62)
         begins = np.concatenate(([0], np.cumsum(self.lengths)[:-1]))
         return np.bitwise_or.reduceat(of_each, begins)
+
+    def _characters(self) -> NDArray[np.int64]:
+        """The characters of all clean tokens in a row."""
+        if self._points is None:
+            texts = [self._text[int(i)].decode() for i in self.clean]
+            self._points = np.array([ord(c) for text in texts for c in text], np.int64)
+        return self._points
+
+    def by_class(self, classes: tuple[Ranges, ...]) -> ClassTrie | None:
+        """The clean tokens by their classes of characters.
+
+        None for the first two who ask: to make it takes as long as to walk the tokens two times.
+        """
+        found = self._alike.get(classes)
+        if found is None:
+            if len(self._asked) > 1000:
+                self._asked.clear()
+            self._asked[classes] = self._asked.get(classes, 0) + 1
+            if self._asked[classes] < 3:
+                return None
+            if len(self._alike) > 20:
+                self._alike.clear()
+            starts = sorted((low, high, n) for n, ranges in enumerate(classes) for low, high in ranges)
+            lows, highs, numbers = (np.array(column, np.int64) for column in zip(*starts, strict=True))
+            points = self._characters()
+            where = np.searchsorted(lows, points, "right") - 1
+            inside = (where >= 0) & (points <= highs[where])
+            of_each = np.where(inside, numbers[where], 255).astype(np.uint8)
+            found = self._alike[classes] = ClassTrie(of_each.tobytes(), self.lengths, self.clean, points)
+        return found
 
     def find(self, text: bytes) -> int:
         """The place of a text, -1 if no token starts with it."""
