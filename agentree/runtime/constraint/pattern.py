@@ -7,8 +7,9 @@ repeat.
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.charset import Ranges
+from agentree.runtime.constraint.regex_escapes import LONGEST
 from agentree.runtime.constraint.regex_letters import Dialect
-from agentree.runtime.constraint.regex_parser import LONGEST, parse
+from agentree.runtime.constraint.regex_parser import parse
 from agentree.runtime.constraint.regex_trees import (
     Alternatives,
     Anchor,
