@@ -63,7 +63,7 @@ def test_costs_are_fitted_to_what_was_seen() -> None:
         queries = rng.randint(1, 20)
         costs.observe(queries, 0.02 + 0.004 * queries)
     assert costs.ratio == pytest.approx(5.0, rel=0.01)
-    assert costs.worth(1) == pytest.approx(1 / 6, rel=0.01)
+    assert costs.worth(1) == pytest.approx(1 - 0.5 * 5 / 6, rel=0.01)
     assert costs.worth(1) < costs.worth(8) < 1
 
 

@@ -33,6 +33,10 @@ RECOVERY = 0.02
 
 LEAST, GREATEST = 1.0, 200.0
 """Bounds of what is believed of the costs of a forward."""
+CREDIT = 0.5
+"""The more queries, the more a forward is bound by arithmetic: what looks fixed at few is not so at many."""
+FEW = 64
+"""Forwards of more queries prefill, and tell nothing of what a guess costs."""
 SMOOTH = 0.05
 """Weight of the last fit in what is believed."""
 
@@ -62,6 +66,8 @@ class Costs:
 
     def observe(self, queries: int, seconds: float) -> None:
         """A forward of so many queries took so long. Old ones are forgotten over some 100 forwards."""
+        if queries > FEW:
+            return
         keep = 0.99
         self._n = keep * self._n + 1
         self._x = keep * self._x + queries
@@ -81,9 +87,9 @@ class Costs:
         """How likely a guess must be right to pay, while so many sequences decode.
 
         A right guess saves one row of a later forward, with its share of what is fixed; every guess costs
-        one query.
+        one query. Of the share that a straight line calls fixed, CREDIT is counted.
         """
-        return 1 / (1 + self.ratio / max(rows, 1))
+        return 1 - CREDIT * self.ratio / (self.ratio + max(rows, 1))
 
 
 class Speculator:
