@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     ("mode", "step", "backend"),
-    [("kill", 6, "asyncio"), ("kill", 16, "trio"), ("full", 20, "asyncio"), ("readonly", 20, "trio")],
+    [("kill", 9, "asyncio"), ("kill", 23, "trio"), ("full", 25, "asyncio"), ("readonly", 25, "trio")],
 )
 def test_a_run_survives(folder: Path, mode: str, step: int, backend: str) -> None:
     done = subprocess.run(
