@@ -338,3 +338,24 @@ async def test_seconds_go_on_from_what_was_worked(journal: Path, monkeypatch: py
         assert over.value.partial == "go"
         seconds = [40.0]
         assert await program.resume("a", lm=lm, journal=journal) == "go"
+
+
+async def test_the_same_question_asked_twice_keeps_both_answers(journal: Path) -> None:
+    stop = once()
+    g = Graph("twice", input=str, output=str)
+
+    @g.step
+    async def ask(ctx: Ctx, text: str) -> str:
+        prompt = ctx.transcript + user(text)
+        said = [(await prompt.gen(str, max_tokens=8, seed=1)).value for _ in range(2)]
+        stop()
+        return " ".join(said)
+
+    g.edge(g.start, ask)
+    g.edge(ask, g.end)
+    program = g.compile()
+    # A server that is not deterministic: what it said first and second stays so.
+    async with ScriptedRuntime({"ask": ["one", "two"]}) as lm:
+        with pytest.raises(Stop):
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        assert await program.resume("a", lm=lm, journal=journal) == "one two"
