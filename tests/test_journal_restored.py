@@ -9,8 +9,9 @@ import anyio
 import pytest
 
 from agentree.errors import AgentreeError, LimitReached
-from agentree.graph import Ctx, Graph, Limits, first
+from agentree.graph import Ctx, Graph, Limits, collect, first
 from agentree.graph.journal.past import Past
+from agentree.graph.journal.reading import Runs
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRequest, ScriptedRuntime, final_answer
 from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
@@ -359,3 +360,62 @@ async def test_the_same_question_asked_twice_keeps_both_answers(journal: Path) -
         with pytest.raises(Stop):
             await program.run("go", lm=lm, journal=journal, run_id="a")
         assert await program.resume("a", lm=lm, journal=journal) == "one two"
+
+
+async def test_what_came_before_is_on_disk(journal: Path) -> None:
+    def on_disk(kind: str, path: str) -> bool:
+        with Runs(journal) as runs:
+            return any((fact.kind, fact.path) == (kind, path) for fact in runs.show("a").facts)
+
+    async def until(kind: str, path: str) -> None:
+        with anyio.fail_after(20):
+            while not on_disk(kind, path):  # noqa: ASYNC110  another process could only look, too
+                await anyio.sleep(0.01)
+
+    @tool
+    async def early() -> str:
+        """Be first."""
+        assert on_disk("call started", "tools")
+        return "early"
+
+    @tool
+    async def late() -> str:
+        """Wait until the end of the first is known."""
+        await until("call ended", "tools")
+        return "late"
+
+    g = Graph("order", input=str, output=list[int])
+
+    @g.llm(str, tools=[early, late], parallel=True, max_tokens=200)
+    def think(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    act = g.tools(early, late)
+
+    @g.step
+    async def one(ctx: Ctx, results: list[ToolResult]) -> list[int]:
+        assert [result.content for result in results] == ["early", "late"]
+        assert on_disk("node ended", "tools")
+        return [0, 1]
+
+    @g.step
+    async def branch(ctx: Ctx, i: int) -> int:
+        assert on_disk("node ended", "one")
+        assert on_disk("node started", f"branch[{i}]")
+        if i == 1:
+            # The other one waits at the join, and has nothing to lose.
+            await until("node ended", "branch[0]")
+        return i
+
+    @g.step
+    async def never(ctx: Ctx, text: str) -> list[int]:
+        return []
+
+    g.edge(g.start, think)
+    g.branch(think).case(ToolCalls, act).case(str, never)
+    g.edge(act, one)
+    g.edge(g.join(g.map(one, branch), collect(int)), g.end)
+    g.edge(never, g.end)
+    calls = ToolCalls((ToolCall("", "early", {}), ToolCall("", "late", {})))
+    async with ScriptedRuntime({"think": calls}) as lm:
+        assert await g.compile().run("go", lm=lm, journal=journal, run_id="a") == [0, 1]
