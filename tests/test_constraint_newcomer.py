@@ -1,16 +1,18 @@
 """What a new user tries first: nested models as they are, and errors that say what to write instead."""
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from constraint_tools import any_token, play, small_vocabulary, stubborn
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint import JSONSchema, compile_constraint, output_of
+from agentree.runtime.constraint import JSONSchema, compile_constraint, output_of, tool_calls
 from agentree.runtime.constraint.schema import REFUSED
 
 
@@ -76,3 +78,67 @@ def test_a_refused_keyword_is_named_with_its_place_and_what_to_write(keyword: st
     message = str(caught.value)
     assert repr(keyword) in message and "#/properties/a" in message
     assert REFUSED[keyword] in message and REFUSED[keyword].startswith("write ")
+
+
+class Hook(BaseModel):
+    name: str
+    call: Callable[[int], int]
+
+
+class Held(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    rng: random.Random
+
+
+@dataclass
+class Outer:
+    hooks: list[Hook]
+
+
+class Bounds(BaseModel):
+    name: str
+    age: Annotated[int, Field(ge=5, le=3)]
+
+
+class Short(BaseModel):
+    bounds: Bounds
+    word: str
+
+
+class Word(BaseModel):
+    text: Annotated[str, Field(pattern=r"\bcat\b")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Hook, r"^Hook\.call is a function, which can't be enforced: write a Literal of names$"),
+        (Outer, r"Hook\.call is a function"),
+        (Held, r"^Held\.rng is 'Random', a class that has no JSON form.*write a pydantic model"),
+        (Bounds, r"minimum 5 and maximum 3 at #/properties/age$"),
+        (Short, r"minimum 5 and maximum 3 at #/\$defs/Bounds/properties/age$"),
+        (Annotated[list[int], Field(min_length=3, max_length=2)], "minItems 3 and maxItems 2 at #$"),
+        (JSONSchema({"type": "integer", "minimum": 1, "exclusiveMaximum": 1}), "exclusiveMaximum 1 at #$"),
+        (JSONSchema({"type": "integer", "enum": ["a"]}), "contradict each other$"),
+        (Word, r"#/properties/text.*word boundaries are not supported: leave out \\b, or write"),
+    ],
+)
+def test_a_field_that_can_not_be_is_named(kind: Any, said: str) -> None:
+    with pytest.raises(ConstraintError, match=said):
+        compile_constraint(kind)
+
+
+def test_a_branch_that_is_dead_hurts_nobody() -> None:
+    assert compile_constraint(Annotated[int, Field(ge=5, le=3)] | None).accepts("null")  # pyright: ignore
+    assert compile_constraint(int | Callable[[], int]).accepts("3")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_word_between_written_boundaries() -> None:
+    found = compile_constraint(JSONSchema({"type": "string", "pattern": r"(?:^|\W)cat(?:\W|$)"}))
+    assert found.accepts('"cat"') and found.accepts('"a cat!"') and not found.accepts('"cats"')
+
+
+def test_a_tool_with_a_parameter_that_can_not_be() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 5, "maximum": 3}}}
+    with pytest.raises(ConstraintError, match=r"tool 'look'.*minimum 5 and maximum 3 at #/properties/n"):
+        tool_calls([("look", {**schema, "required": ["n"]})], None, False)

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from pydantic import ByteSize, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaValidator, core_schema, to_jsonable_python
 
@@ -69,7 +70,10 @@ def exact_schema(adapter: TypeAdapter[Any], name: str) -> dict[str, Any]:
     Raises Unenforceable, naming the place as a path from `name`, and what pydantic raises for types that have
     no JSON form.
     """
-    schema = adapter.json_schema(schema_generator=Exact)
+    try:
+        schema = adapter.json_schema(schema_generator=Exact)
+    except PydanticInvalidForJsonSchema:
+        schema = adapter.json_schema(schema_generator=_Placing)
     for where, node in _places(schema, name):
         if _WHY in node:
             raise Unenforceable(f"{where} {node[_WHY]}")
@@ -356,6 +360,19 @@ class Exact(GenerateJsonSchema):
         if getattr(schema["function"]["function"], "__self__", None) is ByteSize:
             return {"type": "integer", "minimum": 0}
         return super().function_after_schema(schema)
+
+
+class _Placing(Exact):
+    """Marks what has no JSON form, to find its place: a schema with such a type can't be used anyway."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
+        kind = cast("Mapping[str, Any]", schema).get("type")
+        if kind == "callable":
+            return _refused("is a function", "a Literal of names")
+        cls = cast("Mapping[str, Any]", schema).get("cls")
+        name = getattr(cls, "__name__", cls)
+        what = f"is of a kind ({kind})" if cls is None else f"is {name!r}, a class"
+        return _refused(f"{what} that has no JSON form", "a pydantic model, a dataclass or a TypedDict")
 
 
 def _with_patterns(out: JsonSchemaValue, narrower: list[str]) -> JsonSchemaValue:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.arrange import arranged
 from agentree.runtime.constraint.bound import EngineName, TokenConstraint
+from agentree.runtime.constraint.clashes import clash
 from agentree.runtime.constraint.grammar import STYLES, Grammar
 from agentree.runtime.constraint.matcher import TokenAutomaton
 from agentree.runtime.constraint.pattern import Dialect, whole
@@ -161,9 +162,17 @@ def compile_schema(
     tick = Deadline(seconds)
     book = Book(tick=tick)
     schema = Schema(book, spec.schema, closed=spec.closed, lenient=spec.lenient, patterns=patterns)
-    constraint = compile_set(book, schema.number, spec.spacing, spare, tick)
+    try:
+        constraint = compile_set(book, schema.number, spec.spacing, spare, tick)
+    except NoValue as error:
+        bounds = clash(spec.schema)
+        raise ConstraintError(f"{error}: {bounds}" if bounds else str(error)) from None
     constraint.unchecked = tuple(dict.fromkeys(schema.unchecked))
     return constraint
+
+
+class NoValue(ConstraintError):
+    """A set of values is empty."""
 
 
 def compile_set(
@@ -180,5 +189,5 @@ def compile_set(
     except RecursionError:
         raise ConstraintError("the schema or one of its patterns is nested too deeply") from None
     if not grammar.live(number):
-        raise ConstraintError("no JSON value satisfies the schema: its keywords contradict each other")
+        raise NoValue("no JSON value satisfies the schema: its keywords contradict each other")
     return Automaton(Positions(Structure(grammar), number, tick.begin), book, number, calls)

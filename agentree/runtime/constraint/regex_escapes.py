@@ -67,7 +67,11 @@ class _Escapes(_Cursor):
         if not inside and ((char == "Z" and self.python) or (char == "z" and not self.ecma)):
             return Anchor(False, start)
         if char in "bB" or (char in "<>" and self.rust):
-            raise self.error("word boundaries are not supported", start)
+            raise self.error(
+                f"word boundaries are not supported: leave out \\{char}, or write the characters that may "
+                r"stand there, such as (?:^|\W) before a word and (?:\W|$) behind it; it stands",
+                start,
+            )
         if char == "0" and not self.peek().isdigit() and not self.rust:
             return Chars(((0, 0),))
         if char.isdigit() or (char == "k" and not self.python):

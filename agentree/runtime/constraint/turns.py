@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any, Final, Literal, cast
 
 from agentree.errors import ConstraintError
-from agentree.runtime.constraint.constraint import SECONDS, Constraint, Deadline, compile_set
+from agentree.runtime.constraint.clashes import clash
+from agentree.runtime.constraint.constraint import SECONDS, Constraint, Deadline, NoValue, compile_set
 from agentree.runtime.constraint.output import Output
 from agentree.runtime.constraint.pattern import Dialect
 from agentree.runtime.constraint.schema import Schema
@@ -93,9 +94,9 @@ def _compile(
     try:
         constraint = compile_set(book, book.given(value), spacing, longest, tick, shapes)
     except ConstraintError:
-        _blame(book, arguments, tick)
+        _blame(book, arguments, tick, dict(tools))
         raise
-    _blame(book, arguments, tick)
+    _blame(book, arguments, tick, dict(tools))
     return constraint
 
 
@@ -106,13 +107,14 @@ def _text(name: str, schema: Mapping[str, object]) -> str:
         raise ConstraintError(f"tool {name!r}: {error}") from error
 
 
-def _blame(book: Book, arguments: Mapping[str, int], tick: Deadline) -> None:
+def _blame(book: Book, arguments: Mapping[str, int], tick: Deadline, texts: Mapping[str, str]) -> None:
     """Raises for the first tool that can't be called, by its name."""
     for name, number in arguments.items():
         try:
             compile_set(book, number, "template", None, tick)
         except ConstraintError as error:
-            raise ConstraintError(f"tool {name!r}: {error}") from error
+            bounds = clash(json.loads(texts[name])) if isinstance(error, NoValue) else ""
+            raise ConstraintError(f"tool {name!r}: {error}" + (f": {bounds}" if bounds else "")) from error
 
 
 def _closed(*properties: Property) -> Objects:
