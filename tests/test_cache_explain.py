@@ -40,6 +40,11 @@ def test_diverged() -> None:
     put(cache, ids(1, 2, 3, 4))
     assert miss(cache, ids(1, 2, 9, 9)) == Miss("diverged", 2, 2)
     assert "2 tokens from position 2 are new" in cache.explain_miss(ids(1, 2, 9, 9), SPACE)
+    long = [*range(1000, 1040)]
+    put(cache := Cache(60), ids(*long, 1))
+    shown = cache.explain_miss(ids(*long, 2), SPACE, lambda tokens: "".join(f"<{t}>" for t in tokens))
+    assert shown.endswith("there, after '<1036><1037><1038><1039>'"), "the last characters of what is shared"
+    put(cache := Cache(20), ids(1, 2, 3, 4))
     cache.match(ids(1, 2), SPACE)
     assert miss(cache, ids(1, 2, 9, 9)) == Miss("diverged", 2, 2), "wherever the edges are cut"
 

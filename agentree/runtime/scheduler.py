@@ -174,7 +174,7 @@ class Scheduler:
         if not sequence.admitted:
             sequence.admitted = True
             sequence.miss = self.cache.explain_miss(
-                sequence.ids[: sequence.prompt_length], sequence.request.namespace
+                sequence.ids[: sequence.prompt_length], sequence.request.namespace, sequence.text.of
             )
         self._schedule(sequence, step)
         return True

@@ -51,6 +51,10 @@ class TextStream:
         """The whole text, cut where a stop string begins."""
         return self._data[: self.stopped_at].decode(errors="replace")
 
+    def of(self, tokens: Sequence[int]) -> str:
+        """What other tokens spell, control tokens left out."""
+        return b"".join(self._token_bytes(token) or b"" for token in tokens).decode(errors="replace")
+
     def data_from(self, start: int) -> bytes:
         """All bytes from an offset on, whether they form whole characters or not."""
         return bytes(self._data[start:])

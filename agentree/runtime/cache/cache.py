@@ -1,7 +1,7 @@
 """The cache as the engine sees it: slots, the radix tree that shares them, and who may be evicted when."""
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,8 @@ from agentree.runtime.cache.show import outline, owners
 from agentree.runtime.cache.slots import FREE, PRIVATE, TREE, Ints, Slots
 from agentree.runtime.cache.tree import Lock, Tree
 
+SHOWN = 24
+"""Characters of a prompt that the words about a miss show, and how many tokens are spelled for them."""
 REPORTS = 10_000
 """Reports kept for a caller that does not take them."""
 
@@ -298,10 +300,23 @@ class Cache:
         """Why the tokens past the longest cached prefix are absent; None if none is. Changes nothing."""
         return find_miss(self._tree, self._ghosts, typed(namespace), _ints(ids).tobytes())
 
-    def explain_miss(self, ids: npt.ArrayLike, namespace: Hashable = ()) -> str:
-        """`find_miss` in words; "" where nothing is absent but new text at the end of a known prefix."""
+    def explain_miss(
+        self,
+        ids: npt.ArrayLike,
+        namespace: Hashable = (),
+        text: Callable[[Sequence[int]], str] | None = None,
+    ) -> str:
+        """`find_miss` in words; "" where nothing is absent but new text at the end of a known prefix.
+
+        With `text`, which spells tokens, the words show where a prompt parts from what is cached.
+        """
         miss = self.find_miss(ids, namespace)
-        return "" if miss is None or (miss.reason == "unseen" and miss.at) else miss.words
+        if miss is None or (miss.reason == "unseen" and miss.at):
+            return ""
+        if text is None or miss.reason != "diverged":
+            return miss.words
+        before = text(_ints(ids)[max(0, miss.at - SHOWN) : miss.at].tolist())
+        return miss.words + (f", after {before[-SHOWN:]!r}" if before else "")
 
     def owners(self) -> dict[str, Held]:
         """What each owner of leases and references has claimed."""
