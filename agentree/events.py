@@ -9,7 +9,10 @@ import time as clock
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
+
+STOPPED: Final = "stopped by a limit:"
+"""Begins the `error` of a node that a limit stopped."""
 
 _EPOCH = clock.time() - clock.monotonic()
 
@@ -94,6 +97,7 @@ class NodeEnded(Event):
     node: str
     output: str = ""
     error: str = ""
+    """Why it gave no output; begins with `STOPPED` where a limit was hit, and nothing failed."""
 
 
 @dataclass(frozen=True, kw_only=True)

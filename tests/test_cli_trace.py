@@ -158,6 +158,12 @@ def test_lines_then_the_plan(trace: Path, capsys: pytest.CaptureFixture[str]) ->
     assert out.index("hit rate") < out.index("run r1, done\nreact\n   think: prompt 312")
 
 
+def test_explain_of_a_file_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "load.jsonl", [ev.ModelLoading(model="m", stage="load")])
+    assert main(["trace", str(path), "--explain"]) == 0
+    assert "the file has no run" in capsys.readouterr().out
+
+
 def test_explain_only(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", str(trace), "--explain"]) == 0
     assert capsys.readouterr().out == f"\n{explain(react_run())}\n"

@@ -305,7 +305,9 @@ def test_lines_of_a_run() -> None:
     lines = lines_of(react_run())
     said = [line.split("s  ", 1)[1] for line in itertools.takewhile(bool, lines)]
     assert said[0] == "load smollm2-135m-instruct: 0 of 272 tensors"
-    assert said[3] == "model smollm2-135m-instruct ready in 1.9 s: cpu, fp16, pool of 8,192 tokens"
+    assert said[3] == (
+        "model smollm2-135m-instruct ready, 1.9 s after its loading began: cpu, fp16, pool of 8,192 tokens"
+    )
     assert said[4] == "run react: What is 17*23?"
     assert said[6] == 'act: calculator {"expression": "17*23"}'
     assert said[7] == "act: calculator -> 391 (<1 ms)"
@@ -318,6 +320,20 @@ def test_lines_of_a_run() -> None:
         in lines
     )
     assert "forced tokens   46  (73 % of 63 output tokens)" in lines
+
+
+def test_a_limit_is_no_failure() -> None:
+    ends = [
+        ev.NodeEnded(run="r", path="act", node="act", error=f"{ev.STOPPED} 8 turns are used up"),
+        ev.NodeEnded(run="r", path="ask", node="ask", error="OSError: disk full"),
+    ]
+    events = dated([ev.RunStarted(run="r", program="p", input=""), *ends])
+    said = [line.split("s  ", 1)[1] for line in itertools.takewhile(bool, lines_of(events))]
+    assert said[1:] == ["act: stopped by a limit: 8 turns are used up", "ask: failed: OSError: disk full"]
+    picture = Picture()
+    picture.feed(events)
+    status = {branch.path: branch.status for branch in picture.runs["r"].root.walk()}
+    assert (status["act"], status["ask"]) == ("cancelled", "failed")
 
 
 def test_lines_hold_no_controls() -> None:

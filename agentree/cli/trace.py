@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[list[Event], list[Fault]]:
 def _explain(events: list[Event]) -> None:
     from agentree.trace.explain import explain
 
-    put("\n" + explain(events))
+    put("\n" + (explain(events) or "the file has no run: there is no plan to explain"))
 
 
 def _draw(events: list[Event], arguments: argparse.Namespace) -> None:

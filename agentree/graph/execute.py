@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from agentree.errors import ContextOverflow, InvalidArgument, LimitReached
-from agentree.events import NodeEnded, NodeRestored, NodeStarted
+from agentree.events import STOPPED, NodeEnded, NodeRestored, NodeStarted
 from agentree.graph.acts import Visit, begin, not_run
 from agentree.graph.branches import Arrival, Branches
 from agentree.graph.budget import Budget, LimitHit, Trail
@@ -149,7 +149,7 @@ class Execution:
             error = f"waits for an answer: {parked}"
             raise
         except Exception as e:
-            error = one_line(e)
+            error = shown(f"{STOPPED} {e}") if isinstance(e, LimitHit) else one_line(e)
             if isinstance(e, ContextOverflow) and not e.run:
                 e.run, e.transcript, e.partial = self.shared.id, task.transcript, task.value
             if not getattr(e, "__notes__", ()):

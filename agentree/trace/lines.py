@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from agentree import events as ev
+from agentree.events import STOPPED
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
 from agentree.trace.text import amount, count, duration, escape, one_line, plural
@@ -67,14 +68,15 @@ class LineView:
                 return self._loading(event)
             case ev.ModelReady():
                 how = f"{escape(event.device)}, {escape(event.weights)}, pool of {count(event.pool)} tokens"
-                return f"model {escape(event.model)} ready in {duration(event.seconds)}: {how}"
+                after = f"{duration(event.seconds)} after its loading began"
+                return f"model {escape(event.model)} ready, {after}: {how}"
             case ev.RunStarted():
                 return f"run {escape(event.program)}: {one_line(event.input)}"
             case ev.RunEnded():
                 said = one_line(event.error or event.output)
                 return f"run {event.status}" + (f": {said}" if said else "")
             case ev.NodeEnded(error=error) if error:
-                return f"{where}failed: {one_line(error)}"
+                return f"{where}{'' if error.startswith(STOPPED) else 'failed: '}{one_line(error)}"
             case ev.NodeRestored():
                 return f"{where}from the journal"
             case ev.QuestionAsked():

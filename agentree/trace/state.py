@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from agentree import events as ev
+from agentree.events import STOPPED
 from agentree.trace.history import History
 from agentree.trace.places import Places
 from agentree.trace.tree import KEPT_TEXT, Branch, Call, RunView, Status, Tokens, Writing
@@ -263,7 +264,7 @@ class Picture:
             case ev.NodeEnded():
                 branch.open = False
                 branch.error = event.error[:KEPT_TEXT]
-                cut_off = event.error == "cancelled"
+                cut_off = event.error == "cancelled" or event.error.startswith(STOPPED)
                 branch.status = "cancelled" if cut_off else "failed" if event.error else "done"
             case ev.NodeRestored():
                 branch.status = "done"

@@ -34,7 +34,7 @@ def facts(picture: Picture, *, output: bool) -> list[tuple[str, str, str]]:
     if calls:
         failed = sum(call.status == "failed" for call in calls)
         out.append(("tool calls", count(len(calls)), f"{failed} failed" if failed else "none failed"))
-    ready = f"model ready after {duration(picture.model.seconds)}" if picture.model else ""
+    ready = f"model ready {duration(picture.model.seconds)} after its loading began" if picture.model else ""
     out.append(("wall time", duration(picture.seconds), ready))
     out += _pressure(picture)
     for run in picture.runs.values():
