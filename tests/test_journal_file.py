@@ -380,7 +380,8 @@ async def test_what_is_known_of_a_call_that_was_under_way(journal: Path) -> None
         async with ScriptedRuntime(script) as lm:
             with pytest.raises(JournalError):
                 await program.run("go", lm=lm, journal=journal, run_id=policy)
-            with pytest.raises(UncertainCall, match=r'tools: charge\("x": 5\) was under way') as uncertain:
+            said = r'tools: charge\(\{"x": 5\}\) was under way'
+            with pytest.raises(UncertainCall, match=said) as uncertain:
                 await program.resume(policy, lm=lm, journal=journal)
             assert (uncertain.value.tool, dict(uncertain.value.arguments)) == ("charge", {"x": 5})
             assert await program.resume(policy, lm=lm, journal=journal, uncertain=policy) == "over"  # pyright: ignore[reportArgumentType]

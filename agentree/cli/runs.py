@@ -165,7 +165,7 @@ def _asked(run: str, questions: Sequence[Question], journal: str) -> list[str]:
     for question in questions:
         lines.append(f"{question.path} asks: {one_line(question.text)}")
         if question.tool:
-            arguments = canonical_json(dict(question.arguments))[1:-1]
+            arguments = canonical_json(dict(question.arguments))
             lines.append(f"    {one_line(question.tool)}({escape(arguments)})")
         sample = "true" if question.tool else "JSON"
         lines.append(f"    answer:  agentree runs answer {run} '{question.path}' {sample}{journal}")
@@ -216,7 +216,7 @@ def _calls(facts: "Sequence[Fact]", path: str) -> list[str]:
     calls: dict[str, str] = {}
     for fact in facts:
         if fact.path == path and fact.kind == "call started":
-            arguments = canonical_json(fact.body["arguments"])[1:-1]
+            arguments = canonical_json(fact.body["arguments"])
             calls[fact.body["call"]] = f"{fact.body['tool']}({escape(arguments)}) -> its end is unknown"
         elif fact.path == path and fact.kind == "call ended":
             begun = calls.get(fact.body["call"], str(fact.body["tool"])).partition(" -> ")[0]

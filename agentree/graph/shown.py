@@ -31,7 +31,7 @@ def _text(value: object) -> str:
         case Message():
             return value.text
         case ToolCall():
-            return f"{value.name}({canonical_json(dict(value.args))[1:-1]})"
+            return f"{value.name}({canonical_json(dict(value.args))})"
         case ToolCalls():
             return ", ".join(_text(call) for call in value.calls)
         case ToolResult():

@@ -58,7 +58,7 @@ class Calls:
         if self._policy == "raise":
             arguments = canonical_json(dict(call.args))
             raise UncertainCall(
-                f"run {self._log.run!r}, {path}: {call.name}({arguments[1:-1]}) was under way when the "
+                f"run {self._log.run!r}, {path}: {call.name}({arguments}) was under way when the "
                 "process stopped, and nobody knows whether it had its effect: find out, then resume with "
                 "uncertain='tell' (the model is told) or uncertain='rerun' (it is called again)",
                 run=self._log.run,
