@@ -1,13 +1,14 @@
 """Mistakes of a newcomer: each error names the node that is wrong, and what to write instead."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from agentree.errors import AgentreeError, InvalidArgument
+from agentree.errors import AgentreeError, GraphError, InvalidArgument
 from agentree.graph import Ctx, Graph, Limits, best, best_of_n, collect
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime
@@ -65,6 +66,79 @@ def forgot_the_join() -> None:
     g.edge(answer, write)
     g.edge(write, g.end)
     run(g)
+
+
+def arms(output: Any = Report) -> tuple[Any, Any, Any, Any]:
+    """A graph that forks into two nodes, which nothing joins yet."""
+    g: Any = Graph("arms", input=str, output=output)
+
+    @g.llm(Note)
+    def one(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    @g.llm(Note)
+    def two(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    @g.llm(Report)
+    def write(ctx: Ctx, notes: list[Note]) -> Message:
+        return user(f"{len(notes)} notes")
+
+    g.fork(g.start, one, two)
+    return g, one, two, write
+
+
+def left_the_arms_open() -> None:
+    g, _, _, write = arms()
+    g.edge(write, g.end)
+    g.compile()
+
+
+def led_the_arms_to_the_next_node() -> None:
+    g, one, two, write = arms()
+    g.edge(one, write)
+    g.edge(two, write)
+    g.edge(write, g.end)
+    g.compile()
+
+
+def led_one_arm_to_the_next_node() -> None:
+    g, one, _, write = arms()
+    g.edge(one, write)
+    g.edge(write, g.end)
+    g.compile()
+
+
+def left_the_arms_open_before_the_end() -> None:
+    g: Any = Graph("g", input=str, output=list[str])
+
+    @g.llm(str)
+    def one(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    @g.llm(str)
+    def two(ctx: Ctx, x: str) -> Message:
+        return user(x)
+
+    g.fork(g.start, one, two)
+    g.edge(one, g.end)
+    g.compile()
+
+
+def left_an_arm_open() -> None:
+    g, one, _, _ = arms(output=Note)
+    g.edge(one, g.end)
+    g.compile()
+
+
+def joined_arms_that_are_no_list() -> None:
+    g, one, two, _ = arms()
+    g.join(one, two, collect(Note))
+
+
+def joined_arms_that_are_no_list_without_a_reducer() -> None:
+    g, one, two, _ = arms()
+    g.join(one, two)
 
 
 def mapped_over_a_text() -> None:
@@ -148,9 +222,13 @@ def a_step_that_is_not_async() -> None:
     def shout(ctx: Ctx, x: str) -> str:
         return x.upper()
 
-    g.edge(g.start, shout)
-    g.edge(shout, g.end)
-    run(g)
+
+def a_step_that_yields() -> None:
+    g: Any = Graph("g", input=str, output=str)
+
+    @g.step
+    async def shout(ctx: Ctx, x: str) -> AsyncIterator[str]:
+        yield x
 
 
 def an_async_prompt() -> None:
@@ -400,6 +478,16 @@ def picked_by_a_name() -> None:
 
 MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
     forgot_the_join: ("'answer'", "g.join(answer, collect(Note))"),
+    left_the_arms_open: (
+        "the fork after 'start' is open",
+        "g.edge(g.join([one, two], collect(Note)), write)",
+    ),
+    led_the_arms_to_the_next_node: ("in place of", "g.edge(g.join([one, two], collect(Note)), write)"),
+    led_one_arm_to_the_next_node: ("in place of", "g.edge(g.join([one, two], collect(Note)), write)"),
+    left_the_arms_open_before_the_end: ("'one'", "g.edge(g.join([one, two], collect(str)), g.end)"),
+    left_an_arm_open: ("'two' leads nowhere", "g.edge(g.join([one, two], collect(Note)), write)"),
+    joined_arms_that_are_no_list: ("one list", "g.join([one, two], collect(Note))"),
+    joined_arms_that_are_no_list_without_a_reducer: ("one list", "g.join([one, two], collect(Finding))"),
     mapped_over_a_text: ("'topic'", "return a list"),
     an_edge_in_place_of_the_map: ("'questions'", "g.map(questions, answer)"),
     joined_what_never_forked: ("'answer'", "use g.edge, or fork first"),
@@ -407,6 +495,7 @@ MISTAKES: dict[Callable[[], None], tuple[str, str]] = {
     two_edges_for_a_choice: ("'questions'", "g.branch(questions)"),
     called_the_function_in_place_of_wiring_the_node: ("'plain'", "@g.step or @g.llm"),
     returned_text_in_place_of_a_message: ("'ask'", "user('...')"),
+    a_step_that_yields: ("'shout'", "return a value, don't yield"),
     a_step_that_is_not_async: ("'shout'", "'async def'"),
     an_async_prompt: ("'ask'", "write 'def'"),
     no_ctx: ("'shout'", "(ctx, value)"),
@@ -502,3 +591,79 @@ async def test_a_stream_of_events_is_read_in_a_block() -> None:
             pass
     with pytest.raises(InvalidArgument, match=words + r"\.output inside of it"):
         _ = g.compile().stream("x", lm=lm).output
+
+
+async def shout(ctx: Ctx, x: str) -> str:
+    """A step."""
+    return x.upper()
+
+
+def passed_on(ctx: Ctx, x: str) -> Awaitable[str]:
+    """A plain function that gives what another one does."""
+    return shout(ctx, x)
+
+
+def anything(ctx: Ctx, x: str) -> Any:
+    """Not said."""
+    return shout(ctx, x)
+
+
+def unannotated(ctx: Any, x: Any):
+    """Not said either."""
+    return shout(ctx, x)
+
+
+@functools.wraps(shout)
+def wrapped(*args: Any) -> Any:
+    """Its annotations are those of another function."""
+    return shout(*args)
+
+
+class Shouter:
+    """Called like a function."""
+
+    async def __call__(self, ctx: Ctx, x: str) -> str:
+        return x.upper()
+
+    async def method(self, ctx: Ctx, x: str) -> str:
+        """A step too."""
+        return x.upper()
+
+    def plain(self, ctx: Ctx, x: str) -> str | None:
+        """None."""
+        return x
+
+
+class Plain:
+    """Called like a function, and gives nothing to await."""
+
+    def __call__(self, ctx: Ctx, x: str) -> list[str]:
+        return [x]
+
+
+def loud(how: int, ctx: Ctx, x: str) -> str:
+    """Nothing to await."""
+    return x * how
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        shout, passed_on, anything, unannotated, wrapped, Shouter(), Shouter().method,
+        functools.partial(shout), functools.partial(Shouter()), lambda ctx, x: shout(ctx, x),  # pyright: ignore
+    ],
+)  # fmt: skip
+def test_whatever_may_give_something_to_await_is_a_step(fn: Any) -> None:
+    g: Any = Graph("g", input=str, output=str)
+    node = g.step(fn)
+    g.edge(g.start, node)
+    g.edge(node, g.end)
+    with ScriptedRuntime([]) as lm:
+        assert g.compile().run_sync("tea", lm=lm) == "TEA"
+
+
+@pytest.mark.parametrize("fn", [Shouter().plain, Plain(), functools.partial(loud, 2)])
+def test_what_gives_nothing_to_await_is_no_step(fn: Any) -> None:
+    g: Any = Graph("g", input=str, output=str)
+    with pytest.raises(GraphError, match="nothing to await: write 'async def'"):
+        g.step(fn)

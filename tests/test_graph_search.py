@@ -383,3 +383,44 @@ def test_survivors_go_on_from_their_own_transcripts(
 
     anyio.run(main)
     assert account.computed == account.unique + account.full_hits
+
+
+async def later(move: Move) -> float:
+    return 1.0
+
+
+def late(move: Move) -> Any:
+    return later(move)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (late, "gave coroutine"),
+        (None, "gave NoneType None"),
+        ("3", "gave str '3'"),
+        (float("nan"), "gave float nan"),
+    ],
+)
+async def test_what_a_value_gives_is_a_number(given: Any, said: str) -> None:
+    def value(move: Move) -> Any:
+        return given(move) if callable(given) else given
+
+    program = tree_of_thought(thought=Move, value=value, breadth=1, width=1, depth=1)
+    message = rf"tree_of_thought\(value=.*{said}.*returns what it is worth, a number"
+    with pytest.raises(GraphError, match=message):
+        await found(program, {"": Move(n=1)})
+
+
+@pytest.mark.parametrize("given", ["abc", b"abc", None, 3])
+async def test_what_options_give_is_a_list(given: Any) -> None:
+    program = tree_of_thought(thought=str, value=len, options=lambda task, ways: given, breadth=1, depth=1)
+    with pytest.raises(GraphError, match=r"tree_of_thought\(options=.*return a list of texts"):
+        await found(program, {"": "a"})
+
+
+@pytest.mark.parametrize("option", ["value", "options", "solved"])
+def test_functions_of_a_search_are_not_async(option: str) -> None:
+    given: dict[str, Any] = {"thought": str, "value": len, option: later}
+    with pytest.raises(GraphError, match=f"{option}=later.*write 'def', not 'async def'"):
+        tree_of_thought(**given)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -13,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from agentree.errors import ConstraintError, GraphError, InvalidArgument, LimitReached
 from agentree.events import ToolStarted
-from agentree.graph import Limits, best_of_n, map_reduce, react, tree_of_thought
+from agentree.graph import Graph, Limits, best_of_n, collect, map_reduce, react, tree_of_thought
 from agentree.graph.clip import clip_tokens
 from agentree.graph.final import final_outline, final_turn
 from agentree.graph.worked import MOST, worked_turns
@@ -374,3 +375,20 @@ def test_tree_of_thought_refuses_what_has_no_order() -> None:
         tree_of_thought(thought=Move, value=Reading)
     with pytest.raises(InvalidArgument, match="breadth=0"):
         tree_of_thought(thought=Move, value=float, breadth=0)
+
+
+def test_programs_of_templates_have_the_names_that_are_given() -> None:
+    made: dict[str, Any] = {
+        "react": partial(react, tools=[search], output=str),
+        "tree_of_thought": partial(tree_of_thought, thought=str, value=len),
+        "best_of_n": partial(best_of_n, output=str),
+        "map_reduce": partial(map_reduce, item=str, output=str),
+    }
+    for template, make in made.items():
+        assert make().name == template
+        assert make(name="buyer").name == "buyer"
+    g: Any = Graph("both", input=str, output=list)
+    buyer, seller = (g.call(made["react"](name=name)) for name in ("buyer", "seller"))
+    g.fork(g.start, buyer, seller)
+    g.edge(g.join([buyer, seller], collect(str)), g.end)
+    assert "buyer  [call]" in g.compile().explain() and "seller  [call]" in g.compile().explain()

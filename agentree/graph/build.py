@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, cast, overload
 from agentree.errors import GraphError, InvalidArgument
 from agentree.graph.bounds import seconds, whole_number
 from agentree.graph.ctx import Ctx
-from agentree.graph.flow import flow_of, union, value_type
+from agentree.graph.flow import flow_of, gives_no_awaitable, union, value_type
 from agentree.graph.nodes import (
     Arms,
     Branch,
@@ -28,7 +28,7 @@ from agentree.graph.nodes import (
 )
 from agentree.graph.reduce import Selector, joined_type
 from agentree.graph.types import Flow, I, Limits, Node, O, R, S, T, U
-from agentree.graph.wiring import check_join, own_node
+from agentree.graph.wiring import check_join, one_reducer, own_node
 from agentree.lm.arguments import text
 from agentree.lm.generate import Options
 from agentree.messages import Message
@@ -114,6 +114,10 @@ class Graph(Generic[S, I, O]):
         def make(fn: Callable[[Ctx[Any], Any], Awaitable[Any]]) -> NodeSpec:
             name = _name_of(fn)
             _check_parameters(fn, name)
+            if gives_no_awaitable(fn):
+                yields = inspect.isasyncgenfunction(fn)
+                remedy = "return a value, don't yield" if yields else "write 'async def'"
+                raise GraphError(f"step {name!r} gives nothing to await: {remedy}")
             whole_number(f"step {name!r} (retries", retries, 0)
             if timeout is not None:
                 seconds(f"step {name!r} (timeout", timeout)
@@ -334,9 +338,8 @@ class Graph(Generic[S, I, O]):
     def join(
         self,
         arms: Any,
-        reduce: Any = None,
         /,
-        *,
+        *reduce: Any,
         keep: Literal["fork", "winner", "none"] = "fork",
         on_error: Literal["raise", "collect"] = "raise",
     ) -> Any:
@@ -350,16 +353,17 @@ class Graph(Generic[S, I, O]):
             on_error: "raise" cancels the other branches and raises; "collect" leaves failed branches out of
                 the results, unless all fail.
         """
+        reducer = one_reducer(arms, reduce)
         nodes = cast("Sequence[Any]", arms) if isinstance(arms, Sequence) else [arms]
         ends = [
             end for node in nodes for end in (node.arms if isinstance(node, Arms) else (self._own(node),))
         ]
         if not ends:
             raise GraphError("join() needs at least one arm")
-        check_join(ends, reduce, keep, on_error)
+        check_join(ends, reducer, keep, on_error)
         item = union(end.types.output for end in ends)
-        flow = Flow[Any, Any, Any](Any, joined_type(reduce, item))
-        node = JoinNode(self._free_name(f"join_{ends[0].name}"), flow, self, reduce, keep, on_error)
+        flow = Flow[Any, Any, Any](Any, joined_type(reducer, item))
+        node = JoinNode(self._free_name(f"join_{ends[0].name}"), flow, self, reducer, keep, on_error)
         self._add(node)
         self._routes.extend((end, Edge(node)) for end in ends)
         return node

@@ -29,6 +29,7 @@ from agentree.graph.nodes import (
 )
 from agentree.graph.transcripts import TranscriptFlow, distances, spread, transcript_flow
 from agentree.graph.types import Limits
+from agentree.graph.unjoined import join_before, open_end
 
 Ways = dict[str, Route]
 
@@ -53,7 +54,7 @@ def define(
     graph = _digraph(nodes, ways)
     _check_branches(by_name, ways)
     _check_types(by_name, ways)
-    _check_reachable(graph, nodes, ways)
+    _check_reachable(graph, by_name, ways)
     _check_outputs(by_name)
     _check_ends(graph, nodes)
     _check_cycles(graph, by_name, ways, limits)
@@ -116,17 +117,19 @@ def _digraph(nodes: Sequence[NodeSpec], ways: Ways) -> "nx.DiGraph[str]":
     return graph
 
 
-def _check_reachable(graph: "nx.DiGraph[str]", nodes: Sequence[NodeSpec], ways: Ways) -> None:
+def _check_reachable(graph: "nx.DiGraph[str]", nodes: dict[str, NodeSpec], ways: Ways) -> None:
     if "start" not in ways:
         raise GraphError("nothing comes after 'start': add g.edge(g.start, <first node>)")
+    if wrong := open_end(nodes, ways):
+        raise GraphError(wrong)
     reachable = {"start"} | set(nx.descendants(graph, "start"))
-    for node in nodes:
+    for node in nodes.values():
         if node.name not in reachable and not isinstance(node, EndNode):
             raise GraphError(
                 f"node {node.name!r} is unreachable from 'start': lead to it with g.edge(..., {node.name}) "
                 "or a branch's case, or remove it"
             )
-    for node in nodes:
+    for node in nodes.values():
         if node.name not in ways and not isinstance(node, EndNode):
             raise GraphError(
                 f"node {node.name!r} leads nowhere: add g.edge({node.name}, g.end), an edge to the next "
@@ -184,7 +187,7 @@ def _check_types(nodes: dict[str, NodeSpec], ways: Ways) -> None:
                 each = "for each item " if isinstance(route, MapWay) else ""
                 raise GraphError(
                     f"{_verb(route).split()[-1]} {name!r} -> {to.name!r}: {name!r} gives {each}{show(gives)}"
-                    f", {to.name!r} takes {show(to.types.input)}; {_between(node, gives, to)}"
+                    f", {to.name!r} takes {show(to.types.input)}; {_between(node, gives, to, nodes, ways)}"
                 )
             if isinstance(to, ToolsNode) and isinstance(node, LlmNode):
                 missing = {t.name for t in node.tools or ()} - {t.name for t in to.tools}
@@ -195,7 +198,7 @@ def _check_types(nodes: dict[str, NodeSpec], ways: Ways) -> None:
                     )
 
 
-def _between(node: NodeSpec, gives: Any, to: NodeSpec) -> str:
+def _between(node: NodeSpec, gives: Any, to: NodeSpec, nodes: dict[str, NodeSpec], ways: Ways) -> str:
     """The remedy for types that don't fit: many for one and one for many are the commonest slips."""
     one, many = items_of(gives), items_of(to.types.input)
     if one is not Any and fits(one, to.types.input):
@@ -203,6 +206,8 @@ def _between(node: NodeSpec, gives: Any, to: NodeSpec) -> str:
     if many is not Any and fits(gives, many):
         if isinstance(node, JoinNode):
             return f"join with collect({show(many)}) to keep all results"
+        if edge := join_before(nodes, ways, node, to, many):
+            return f"in place of what leads to {to.name!r} now, bring the branches together: {edge}"
         return (
             f"where {node.name!r} ends several branches, bring them together with "
             f"g.join({node.name}, collect({show(many)})), else put a step between them"

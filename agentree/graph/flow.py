@@ -3,6 +3,7 @@
 Only sure mistakes count: whatever can't be judged (type variables, protocols, missing annotations) fits.
 """
 
+import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -26,6 +27,32 @@ def flow_of(fn: Callable[..., Any]) -> Flow[Any, Any, Any]:
     if get_origin(output) in (Awaitable, Coroutine) and not inspect.iscoroutinefunction(target):
         output = get_args(output)[-1]
     return Flow(hints.get(parameters[1].name, Any) if len(parameters) > 1 else Any, output)
+
+
+def gives_no_awaitable(fn: Callable[..., Any]) -> bool:
+    """Whether the annotations of `fn` leave no doubt that calling it gives nothing to await.
+
+    What is wrapped, or has no annotation of its own, may give anything.
+    """
+    while isinstance(fn, functools.partial):
+        fn = cast("Callable[..., Any]", fn.func)
+    target: Any = fn if inspect.isroutine(fn) else type(fn).__call__
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(target):
+        return False
+    if hasattr(target, "__wrapped__"):
+        return False
+    try:
+        hints = get_type_hints(target, include_extras=True)
+    except (NameError, TypeError, ValueError, AttributeError):
+        return False
+    return "return" in hints and not any(_may_be_awaited(form) for form in members(hints["return"]))
+
+
+def _may_be_awaited(form: Any) -> bool:
+    cls = None if form is Any else runtime_class(form)
+    if get_origin(form) is Literal:
+        return False
+    return cls is None or cls is object or hasattr(cls, "__await__")
 
 
 def members(form: Any) -> list[Any]:

@@ -14,7 +14,7 @@ import networkx as nx
 from agentree.errors import GraphError
 from agentree.graph.nodes import ForkWay, JoinNode, MapWay, NodeSpec, Route, targets
 from agentree.graph.reduce import Selector
-from agentree.graph.regions import Regions, fork_name
+from agentree.graph.regions import Regions, fork_name, spelled
 
 
 def find_regions(nodes: Mapping[str, NodeSpec], ways: Mapping[str, Route]) -> Regions:
@@ -74,14 +74,9 @@ def _closing_join(
         at = dominators[at]
     arms = ", ".join(forks[fork])
     raise GraphError(
-        f"the branches of {_spelled(fork)} don't all meet: lead every one of them to one join, as in "
+        f"the branches of {spelled(fork)} don't all meet: lead every one of them to one join, as in "
         f"g.join([{arms}], collect(...)), and go on from there"
     )
-
-
-def _spelled(fork: str) -> str:
-    kind, _, name = fork.partition(" ")
-    return f"the {kind} {'into' if kind == 'map' else 'after'} {name!r}"
 
 
 def _stacks(
@@ -119,7 +114,7 @@ def _entering(
         return leaving[:-1] if final[leaving[-1]] is node else leaving
     if to == "end" and leaving:
         raise GraphError(
-            f"{name!r} leads to 'end' from inside {_spelled(leaving[-1])}: "
+            f"{name!r} leads to 'end' from inside {spelled(leaving[-1])}: "
             f"lead to {final[leaving[-1]].name!r} instead"
         )
     return leaving
@@ -129,7 +124,7 @@ def _two_ways(
     to: str, one: str, leaving: Sequence[str], other: str, stacks: Mapping[str, Sequence[str]]
 ) -> str:
     def where(stack: Sequence[str]) -> str:
-        return f"inside {_spelled(stack[-1])}" if stack else "outside of all forks"
+        return f"inside {spelled(stack[-1])}" if stack else "outside of all forks"
 
     return (
         f"{to!r} is reached from {one!r} ({where(leaving)}) and from {other!r} ({where(stacks[other])}): "
@@ -150,11 +145,10 @@ def _check_inner(graph: "nx.DiGraph[str]", join: JoinNode, fork: str, reaches: f
     again = [to for to in graph.successors(join.name) if to in reaches or to == join.name]
     if again:
         raise GraphError(
-            f"join {join.name!r} lies on a cycle inside {_spelled(fork)}, so it can't tell when all its "
+            f"join {join.name!r} lies on a cycle inside {spelled(fork)}, so it can't tell when all its "
             f"branches are there: close the fork before going back to {again[0]!r}"
         )
     if isinstance(join.reduce, Selector) and join.reduce.eager:
         raise GraphError(
-            f"join {join.name!r} takes first(...) but does not close {_spelled(fork)}: "
-            "join all branches there"
+            f"join {join.name!r} takes first(...) but does not close {spelled(fork)}: join all branches there"
         )

@@ -40,6 +40,7 @@ def react(
     examples: Sequence[Message] = (),
     parallel: bool = False,
     limits: Limits = LIMITS,
+    name: str = "react",
 ) -> "Program[None, str, T]":
     """An agent that calls tools until it answers with a value of `output`.
 
@@ -51,13 +52,14 @@ def react(
             Without any, short ones are made of the tools' schemas.
         parallel: Several calls may be made in one turn; they run side by side, and each turn is a list.
         limits: By default 8 turns, no call twice, and at the limit one last turn that must answer.
+        name: Of the program; where another program calls it, traces and plans show it.
     """
     if not tools:
         raise GraphError(
             "react() needs at least one tool; without tools use Transcript.gen or a graph of llm nodes"
         )
     known = list(tools_by_name(tools).values())
-    graph = Graph("react", input=str, output=output)
+    graph = Graph(name, input=str, output=output)
     told = f"{instructions}\nThe final answer is given as a call too: {final_outline(output)}"
 
     @graph.step

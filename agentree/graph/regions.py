@@ -27,3 +27,9 @@ class Regions:
 def fork_name(source: str, route: Route) -> str:
     """A fork's identity: "map answer" or "fork plan"."""
     return f"map {route.to.name}" if isinstance(route, MapWay) else f"fork {source}"
+
+
+def spelled(fork: str) -> str:
+    """A fork in words, by its identity: "the map into 'answer'"."""
+    kind, _, name = fork.partition(" ")
+    return f"the {kind} {'into' if kind == 'map' else 'after'} {name!r}"

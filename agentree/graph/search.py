@@ -1,12 +1,14 @@
 """Searches over transcripts: thoughts are branches, the best are held, and go on from where they are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, cast
 
 from pydantic import Field
 from typing_extensions import TypeVar
 
+from agentree.errors import GraphError
+from agentree.graph.shown import shown
 from agentree.graph.worth import Found, Judge, thought_text
 from agentree.messages import assistant, user
 from agentree.runtime.constraint import Choice
@@ -106,7 +108,7 @@ class Search(Generic[T]):
         if self.rules.options is None:
             form = _several(self.rules.thought, self.rules.breadth) if self.rules.propose else None
             return _Way(found, ask, form)
-        options = tuple(dict.fromkeys(self.rules.options(self.task, list(found.thoughts))))
+        options = tuple(dict.fromkeys(_listed(self.rules.options(self.task, list(found.thoughts)))))
         if not options:
             return None
         if self.rules.propose:
@@ -148,6 +150,17 @@ class Search(Generic[T]):
 
 def _asked(way: _Way[Any]) -> "Transcript":
     return way.found.transcript + user(way.ask)
+
+
+def _listed(given: Any) -> Iterable[Any]:
+    """What `options` gave. Raises GraphError for one text, whose letters are no thoughts, and for no list."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise GraphError(
+            f"tree_of_thought(options=...): the function gave {type(given).__name__} "
+            f"{shown(repr(given), 80)}: return a list of texts, the thoughts that may follow (an empty list "
+            "where the way ends)"
+        )
+    return cast("Iterable[Any]", given)
 
 
 def _several(item: Any, n: int) -> Any:

@@ -26,7 +26,12 @@ MAX_TOKENS = 256
 
 
 def best_of_n(
-    *, output: type[T], n: int = 5, instructions: str = "", pick: Callable[[Sequence[T]], T] | None = None
+    *,
+    output: type[T],
+    n: int = 5,
+    instructions: str = "",
+    pick: Callable[[Sequence[T]], T] | None = None,
+    name: str = "best_of_n",
 ) -> "Program[None, str, T]":
     """Ask once, answer `n` times, go on with one answer.
 
@@ -36,10 +41,11 @@ def best_of_n(
         instructions: What the model is told first.
         pick: Takes one of the values. Without it, the most frequent value wins, and among equals the one that
             the model found likeliest.
+        name: Of the program; where another program calls it, traces and plans show it.
     """
     if pick is not None and not callable(cast("object", pick)):
         raise GraphError(f"best_of_n(pick={pick!r}): write a function that takes one of a list of values")
-    graph = Graph("best_of_n", input=str, output=output)
+    graph = Graph(name, input=str, output=output)
 
     def attempt(ctx: Ctx, question: str) -> Message:
         return user(question)
@@ -76,7 +82,12 @@ def _favourite(values: Sequence[Any], logprobs: Sequence[float | None]) -> int:
 
 
 def map_reduce(
-    *, item: type[T], output: type[U], instructions: str = READ, parallel: int = 8
+    *,
+    item: type[T],
+    output: type[U],
+    instructions: str = READ,
+    parallel: int = 8,
+    name: str = "map_reduce",
 ) -> "Program[None, Sequence[str], U]":
     """Read many texts side by side, then make one result of what was found.
 
@@ -85,8 +96,9 @@ def map_reduce(
         output: Type of the result; it is forced.
         instructions: What the model is told first, for each text and for the result: one shared prefix.
         parallel: So many texts at a time.
+        name: Of the program; where another program calls it, traces and plans show it.
     """
-    graph = Graph("map_reduce", input=Sequence[str], output=output)
+    graph = Graph(name, input=Sequence[str], output=output)
 
     @graph.step
     async def texts(ctx: Ctx, given: Sequence[str]) -> list[str]:

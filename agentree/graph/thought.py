@@ -1,5 +1,6 @@
 """The tree-of-thought template: branches of a transcript are proposed, judged, and kept or dropped."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -38,6 +39,7 @@ def tree_of_thought(
     examples: Sequence[Message] = (),
     options: Callable[[str, list[T]], Sequence[T]] | None = None,
     solved: Callable[[str, list[T]], bool] | None = None,
+    name: str = "tree_of_thought",
 ) -> "Program[None, str, list[T]]":
     """Search for a sequence of thoughts. Gives the best one found, from the first thought to the last.
 
@@ -48,9 +50,10 @@ def tree_of_thought(
 
     Args:
         thought: One step; it is forced.
-        value: What a thought is worth, higher is better: a function; a type for the model's own verdict on
-            each (int, float, bool, or a Literal or Enum whose first option is the best and whose last is
-            worth 0); or "vote": the model sees all ways of a level and names the best.
+        value: What a thought is worth, higher is better: a function, which gets the last thought of a way
+            (neither the task nor the thoughts before) and returns a number; a type for the model's own
+            verdict on each (int, float, bool, or a Literal or Enum whose first option is the best and whose
+            last is worth 0); or "vote": the model sees all ways of a level and names the best.
         breadth: How many thoughts follow a survivor.
         width: "bfs": how many survivors a level keeps. "dfs": how many thoughts are followed from one.
         depth: How many thoughts make a sequence.
@@ -65,16 +68,24 @@ def tree_of_thought(
         options: The thoughts that may follow in a task after some thoughts; nothing else can be generated
             then. None left: the way ends. Only for thoughts that are `str`.
         solved: Whether some thoughts solve a task: the first that do end the search, unjudged.
+        name: Of the program; where another program calls it, traces and plans show it.
+
+    Raises GraphError for an option that can't be used; a run raises it where `value` gives no number or
+    `options` no list.
     """
-    for name, number in (("breadth", breadth), ("width", width), ("depth", depth), ("votes", votes)):
-        whole_number(f"tree_of_thought({name}", number, 1)
+    for option, number in (("breadth", breadth), ("width", width), ("depth", depth), ("votes", votes)):
+        whole_number(f"tree_of_thought({option}", number, 1)
     if search not in ("bfs", "dfs"):
         raise GraphError(f"tree_of_thought(search={search!r}): write 'bfs' or 'dfs'")
-    for name, given in (("options", options), ("solved", solved)):
+    for option, given in (("options", options), ("solved", solved)):
         if given is not None and not callable(cast("object", given)):
             raise GraphError(
-                f"tree_of_thought({name}={given!r}): write a function of the task and the thoughts so far"
+                f"tree_of_thought({option}={given!r}): write a function of the task and the thoughts so far"
             )
+    for option, given in (("value", value), ("options", options), ("solved", solved)):
+        if inspect.iscoroutinefunction(given):
+            named = getattr(given, "__name__", repr(given))
+            raise GraphError(f"tree_of_thought({option}={named}): write 'def', not 'async def'")
     if options is not None and thought is not str:
         raise GraphError(
             f"tree_of_thought(thought={thought!r}, options=...): options are texts, so write thought=str"
@@ -82,7 +93,7 @@ def tree_of_thought(
     question = judge or (VOTE if value == "vote" else JUDGE)
     judging = Judge[T](value, question, votes)
     rules = Rules(thought, judging, breadth, width, depth, propose, options, solved)
-    graph = Graph("tree_of_thought", input=str, output=cast("type[list[T]]", list[thought]))
+    graph = Graph(name, input=str, output=cast("type[list[T]]", list[thought]))
 
     async def explore(ctx: Ctx, task: str) -> list[T]:
         root = ctx.lm.transcript(system(instructions), *examples)

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from agentree.errors import GraphError, InvalidArgument
+from agentree.graph.flow import show
 from agentree.graph.nodes import Arms, NodeSpec
-from agentree.graph.reduce import Selector, best, collect, first, top, vote
+from agentree.graph.reduce import Collect, Selector, best, collect, first, top, vote
 
 _NEEDS_TYPE = {"collect": collect, "vote": vote, "first": first}
 _NEEDS_KEY = {"best": best, "top": top}
@@ -33,6 +34,25 @@ def own_node(graph: str, owner: object, nodes: Sequence[NodeSpec], given: object
     if given.owner is not owner:
         raise GraphError(f"node {given.name!r} belongs to another graph than {graph!r}")
     return given
+
+
+def one_reducer(arms: object, rest: Sequence[object]) -> Any:
+    """What follows the arms of a join. Raises GraphError for arms that are not one list."""
+    given = [arms, *rest]
+    nodes = [one for one in given if isinstance(one, NodeSpec)]
+    if len(nodes) > 1 or len(rest) > 1:
+        names = ", ".join(node.name for node in nodes) or "<node>, ..."
+        last = next((_reducer(one) for one in rest if not isinstance(one, NodeSpec)), "collect(Finding)")
+        raise GraphError(
+            f"join() takes the arms as one list, and one reducer: write g.join([{names}], {last})"
+        )
+    return rest[0] if rest else None
+
+
+def _reducer(given: object) -> str:
+    if isinstance(given, Collect):
+        return f"collect({show(cast('Any', given).item)})"
+    return f"{given.name}(...)" if isinstance(given, Selector) else "collect(Finding)"
 
 
 def check_join(ends: Sequence[NodeSpec], reduce: object, keep: object, on_error: object) -> None:

@@ -1,5 +1,6 @@
 """What thoughts are worth: by a function, by the model's verdict on each, or by its vote among all."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, get_args, get_ori
 from typing_extensions import TypeVar
 
 from agentree.errors import GraphError
+from agentree.graph.shown import shown
 from agentree.messages import user
 from agentree.runtime.constraint import Choice
 from agentree.tools import canonical_json
@@ -58,7 +60,7 @@ class Judge(Generic[T]):
         if is_form(self.value):
             return await self._verdicts(lm, found)
         value = cast("Callable[[T], float]", self.value)
-        return [value(one.thoughts[-1]) for one in found]
+        return [_number(value(one.thoughts[-1])) for one in found]
 
     @property
     def _temperature(self) -> float:
@@ -82,6 +84,22 @@ class Judge(Generic[T]):
             cast_ = await voters.gen(Choice(numbers), max_tokens=8, temperature=self._temperature)
         given = [vote.value for vote in cast_]
         return [given.count(number) / self.votes for number in numbers]
+
+
+def _number(made: object) -> float:
+    """What `value` gave, as a number. Raises GraphError for anything else."""
+    if inspect.iscoroutine(made):
+        made.close()
+    try:
+        worth = float("nan") if isinstance(made, str | bytes) else float(cast("Any", made))
+    except (TypeError, ValueError, OverflowError):
+        worth = float("nan")
+    if worth != worth:
+        raise GraphError(
+            f"tree_of_thought(value=...): the function gave {type(made).__name__} {shown(repr(made), 80)}: "
+            "it gets one thought and returns what it is worth, a number (higher is better)"
+        )
+    return worth
 
 
 def thought_text(thought: object) -> str:
