@@ -13,7 +13,7 @@ from jsonschema import validate
 from pydantic import BaseModel, Field
 
 from agentree.errors import ConstraintError, GraphError, InvalidArgument, LimitReached
-from agentree.events import ToolStarted
+from agentree.events import STOPPED, NodeEnded, ToolStarted
 from agentree.graph import Graph, Limits, best_of_n, collect, map_reduce, react, tree_of_thought
 from agentree.graph.clip import clip_tokens
 from agentree.graph.final import final_outline, final_turn
@@ -192,6 +192,8 @@ async def test_at_the_limit_one_more_turn_must_be_the_answer(
         assert run.output == answer
         assert type(run.output) is type(answer)
         assert len([event for event in events if isinstance(event, ToolStarted)]) == called
+        (error,) = (event.error for event in events if isinstance(event, NodeEnded) and event.error)
+        assert error.startswith(STOPPED), "what a limit stopped has not failed"
         assert run.transcript.text.rstrip().endswith(tool_text(answer))
         # The same turn as a call is refused by its constraint: nothing but the answer can be written.
         asked.clear()

@@ -284,6 +284,10 @@ def test_positional_only_keeps_its_order() -> None:
     assert call(made, b=2, a=5) == 3
 
 
+class Hooked(BaseModel):
+    call: Callable[[int], int]
+
+
 class Shop:
     rate = 3
 
@@ -395,6 +399,7 @@ def no_hint(city, days=3):  # pyright: ignore
         (list[dict[str, str]], "an item of .* is a dict"),
         (Annotated[int, Field(multiple_of=3)], "'multipleOf'"),
         (Callable[[int], int], "has no JSON form"),
+        (Hooked, r"is Hooked, which has no JSON form \(Hooked\.call is a function"),
         (Shop, "has no JSON form"),
         ("Missing", "can't be resolved.*module level"),
         (Annotated[int, Field(alias="y")], "has an alias"),

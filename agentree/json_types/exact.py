@@ -60,6 +60,10 @@ _CHECKS: Final[dict[str, str]] = {"import_string": "a Literal of names", "valida
 """Checks of pydantic's own types that show in no format, and what to write instead."""
 
 
+class NoForm(ValueError):
+    """A type has no JSON form: where in it, what, and what to write instead."""
+
+
 class Unenforceable(ValueError):
     """A type checks more than can be enforced: where in it, what, and what to write instead."""
 
@@ -67,13 +71,15 @@ class Unenforceable(ValueError):
 def exact_schema(adapter: TypeAdapter[Any], name: str) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of what an adapter takes as JSON; every text of it validates.
 
-    Raises Unenforceable, naming the place as a path from `name`, and what pydantic raises for types that have
-    no JSON form.
+    Raises Unenforceable, or NoForm for types that have no JSON form, naming the place as a path from `name`;
+    and what pydantic raises for types that it does not know.
     """
     try:
         schema = adapter.json_schema(schema_generator=Exact)
-    except PydanticInvalidForJsonSchema:
+    except PydanticInvalidForJsonSchema as error:
         schema = adapter.json_schema(schema_generator=_Placing)
+        found = next((f"{where} {node[_WHY]}" for where, node in _places(schema, name) if _WHY in node), None)
+        raise NoForm(found or str(error)) from error
     for where, node in _places(schema, name):
         if _WHY in node:
             raise Unenforceable(f"{where} {node[_WHY]}")
@@ -427,4 +433,4 @@ def _both(a: JsonSchemaValue, b: JsonSchemaValue) -> JsonSchemaValue:
     return {**a, **b} if not set(a) & set(b) else {**a, "allOf": [*a.get("allOf", ()), b]}
 
 
-__all__ = ["FORMATS", "PYTHON_PATTERN", "Exact", "Unenforceable", "exact_schema"]
+__all__ = ["FORMATS", "PYTHON_PATTERN", "Exact", "NoForm", "Unenforceable", "exact_schema"]

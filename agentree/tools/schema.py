@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from agentree.errors import ToolDefinitionError
 from agentree.json_types import FORMATS as EXACT_FORMATS
-from agentree.json_types import PYTHON_PATTERN, Unenforceable, exact_schema
+from agentree.json_types import PYTHON_PATTERN, NoForm, Unenforceable, exact_schema
 from agentree.tools.text import canonical_json, shorten
 
 KEYWORDS = (
@@ -182,7 +182,8 @@ def _blame(owner: str, hints: Mapping[str, Any], error: Exception) -> str:
         try:
             TypeAdapter(hint).json_schema()
         except Exception as e:
-            reason = " ".join(str(e).split("\n\nFor further")[0].split())
+            told = error if isinstance(error, NoForm) else e  # it knows the place
+            reason = " ".join(str(told).split("\n\nFor further")[0].split())
             shown = getattr(hint, "__name__", None) or str(hint)
             return (
                 f"parameter {name!r} of {owner} is {shown}, which has no JSON form ({shorten(reason, 300)}): "

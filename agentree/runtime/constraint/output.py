@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from agentree.errors import ConstraintError
-from agentree.json_types import Unenforceable, exact_schema
+from agentree.json_types import NoForm, Unenforceable, exact_schema
 from agentree.runtime.constraint.asked import refuse_values, shortened
 from agentree.runtime.constraint.constraint import (
     Constraint,
@@ -172,7 +172,7 @@ def _typed(kind: Any, spacing: Spacing, longest: int | None) -> Output[Any]:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
         schema = exact_schema(adapter, name)
-    except Unenforceable as error:
+    except (NoForm, Unenforceable) as error:
         raise ConstraintError(str(error)) from error
     except PydanticSchemaGenerationError as error:
         raise ConstraintError(
