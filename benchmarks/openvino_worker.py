@@ -1,7 +1,8 @@
 """OpenVINO GenAI's continuous batching behind a pipe: runs in an environment of its own, without agentree.
 
-Called as `python openvino_worker.py MODEL.gguf THREADS`. Reads one request a line, answers one line each:
-the time of the first token, then the text. Requests join between two steps.
+Called as `python openvino_worker.py MODEL.gguf THREADS exact|native`: float32 arithmetic with a float16
+cache, or what it chooses itself on this processor. Reads one request a line, answers one line each: the time
+of the first token, then the text. Requests join between two steps.
 """
 
 import json
@@ -25,7 +26,7 @@ def _read(inbox: "queue.Queue[dict[str, Any] | None]") -> None:
 class Worker:
     """One pipeline and the requests that run on it."""
 
-    def __init__(self, model: str, threads: int, out: TextIO) -> None:
+    def __init__(self, model: str, threads: int, exact: bool, out: TextIO) -> None:
         self.ov, self.genai, self.np = map(import_module, ("openvino", "openvino_genai", "numpy"))
         scheduler = self.genai.SchedulerConfig()
         scheduler.cache_size = 2
@@ -33,7 +34,9 @@ class Worker:
         scheduler.max_num_batched_tokens = 512
         scheduler.max_num_seqs = 64
         scheduler.dynamic_split_fuse = True
-        options = {"INFERENCE_NUM_THREADS": threads}
+        options: dict[str, object] = {"INFERENCE_NUM_THREADS": threads}
+        if exact:
+            options |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
         self.pipeline: Any = self.genai.ContinuousBatchingPipeline(model, scheduler, "CPU", options)
         self.tokenizer: Any = self.pipeline.get_tokenizer()
         self.out = out
@@ -82,7 +85,7 @@ def main() -> None:
     # What the libraries print must not get between the answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    worker = Worker(sys.argv[1], int(sys.argv[2]), out)
+    worker = Worker(sys.argv[1], int(sys.argv[2]), sys.argv[3] == "exact", out)
     inbox: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_read, args=(inbox,), daemon=True).start()
     worker.say(id=-1)

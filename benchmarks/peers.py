@@ -33,7 +33,7 @@ from benchmarks.served import Http
 from benchmarks.tasks import SHARED, mistakes, warm_up
 from benchmarks.workloads import Figures, chosen, median, parser, run, run_here, say
 
-Precision = Literal["fp32", "fp16"]
+Precision = Literal["fp32", "fp16", "bf16"]
 KV_GIGABYTES = 2
 
 
@@ -84,13 +84,22 @@ def vllm(root: Path, threads: int) -> Entrant | None:
 
 
 def openvino(root: Path, threads: int) -> Entrant | None:
-    """OpenVINO GenAI's continuous batching with float16 weights, in a process of its own."""
+    """OpenVINO GenAI's continuous batching, float16 weights and float32 arithmetic, in its own process."""
+    return _openvino(root, threads, "openvino", "fp16", "exact")
+
+
+def openvino_native(root: Path, threads: int) -> Entrant | None:
+    """The same as it comes: where the processor has bfloat16, arithmetic in that and a cache of 8 bits."""
+    return _openvino(root, threads, "openvino-native", "bf16", "native")
+
+
+def _openvino(root: Path, threads: int, name: str, precision: Precision, how: str) -> Entrant | None:
     python = root / "venv-ov/bin/python"
     if not python.exists():
         return None
     worker = Path(__file__).with_name("openvino_worker.py")
-    command = [str(python), str(worker), str(half_gguf(root / "gguf")), str(threads)]
-    return Entrant("openvino", "fp16", Pipe(command, {}, root / "logs/openvino.log"))
+    command = [str(python), str(worker), str(half_gguf(root / "gguf")), str(threads), how]
+    return Entrant(name, precision, Pipe(command, {}, root / f"logs/{name}.log"))
 
 
 def llama_cpp(root: Path, threads: int) -> Entrant | None:
@@ -106,7 +115,7 @@ def llama_cpp(root: Path, threads: int) -> Entrant | None:
     return Entrant("llama.cpp", "fp16", engine)
 
 
-PEERS = {"vllm": vllm, "openvino": openvino, "llama.cpp": llama_cpp}
+PEERS = {"vllm": vllm, "openvino": openvino, "openvino-native": openvino_native, "llama.cpp": llama_cpp}
 
 
 async def ours(stack: AsyncExitStack, precision: Precision) -> Entrant:

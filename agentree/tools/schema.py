@@ -25,8 +25,9 @@ from agentree.tools.text import canonical_json, shorten
 
 KEYWORDS = (
     "$ref", "type", "description", "enum", "const", "anyOf", "properties", "required", "additionalProperties",
-    "items", "prefixItems", "minItems", "maxItems", "minLength", "maxLength", "pattern", PYTHON_PATTERN,
-    "format", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "default",
+    "propertyNames", "minProperties", "maxProperties", "items", "prefixItems", "minItems", "maxItems",
+    "minLength", "maxLength", "pattern", PYTHON_PATTERN, "format", "minimum", "exclusiveMinimum", "maximum",
+    "exclusiveMaximum", "multipleOf", "default",
 )  # fmt: skip
 """All keywords that a tool's schema can contain (and `$defs` at its top), in the order they are written."""
 
@@ -245,6 +246,9 @@ def _subset(schema: Any, where: str) -> dict[str, object]:
             out["anyOf"] = [_subset(one, where) for one in value]
         elif key == "properties":
             out[key] = {name: _subset(one, f"field {name!r} of {where}") for name, one in value.items()}
+        elif key == "additionalProperties":
+            if isinstance(value, dict) and value:
+                out[key] = _subset(value, f"a value of {where}")
         elif key == "items":
             if value is not False:
                 out[key] = _subset(value, f"an item of {where}")
@@ -264,12 +268,13 @@ def _subset(schema: Any, where: str) -> dict[str, object]:
             out[key] = value
     kind = out.get("type")
     if kind == "object":
-        if "properties" not in out:
+        if "properties" in out:
+            out["additionalProperties"] = False
+        elif "additionalProperties" not in out:
             raise _Refused(
-                f"{where} is a dict with free keys, which can't be enforced: "
-                f"take a dataclass, TypedDict or pydantic model with named fields, or a list of such pairs"
+                f"{where} is a dict of anything: write the type of its values, as in dict[str, int], "
+                f"or take a dataclass, TypedDict or pydantic model with named fields"
             )
-        out["additionalProperties"] = False
     if kind == "array" and "items" not in out and "prefixItems" not in out and out.get("maxItems") != 0:
         raise _Refused(f"{where} is a list of anything: write the type of its items, as in list[str]")
     return {key: out[key] for key in KEYWORDS if key in out}
