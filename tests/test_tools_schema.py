@@ -420,7 +420,7 @@ def no_hint(city, days=3):  # pyright: ignore
         (dict, r"is a dict of anything.*dict\[str, int\]"),
         (dict[str, Any], "is a dict of anything"),
         (dict[str, list[Any]], "an item of a value of parameter 'x' of tool 'f' may be anything"),
-        (list[dict], "an item of .* is a dict"),
+        (list[dict], "an item of .* is a dict"),  # pyright: ignore[reportMissingTypeArgument]
         (Callable[[int], int], "has no JSON form"),
         (Hooked, r"is Hooked, which has no JSON form \(Hooked\.call is a function"),
         (Shop, "has no JSON form"),
