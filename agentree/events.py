@@ -90,6 +90,10 @@ class NodeStarted(Event):
     kind: str
 
 
+WAITS = "waits for an answer"
+"""How the error of a visit begins that goes on in a later process, once a person has answered."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeEnded(Event):
     """A node of a graph ended a visit."""
@@ -97,7 +101,8 @@ class NodeEnded(Event):
     node: str
     output: str = ""
     error: str = ""
-    """Why it gave no output; begins with `STOPPED` where a limit was hit, and nothing failed."""
+    """Why it has no output: type and text of an exception, "cancelled", what begins with `STOPPED` where a limit
+    was hit and nothing failed, or `WAITS` and for which answers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -403,3 +403,22 @@ def test_watch_delivers_when_the_block_raises() -> None:
         bus.emit(pool(1))
         raise ValueError("stop")
     assert (len(sink.events), sink.closed) == (1, True)
+
+
+def test_a_visit_that_waits_for_a_person_has_not_failed() -> None:
+    events = dated(
+        [
+            ev.RunStarted(run="r", program="p", input=""),
+            ev.NodeStarted(run="r", path="tools", node="tools", kind="tools"),
+            ev.NodeEnded(run="r", path="tools", node="tools", error=f"{ev.WAITS}: tools:call_1"),
+            ev.RunEnded(run="r", error="waits", status="waiting"),
+        ]
+    )
+    out = io.StringIO()
+    view = LineView(out)
+    view.feed(events)
+    view.close()
+    assert "tools: waits for an answer: tools:call_1" in out.getvalue()
+    assert "failed" not in out.getvalue()
+    root = picture_of(events).runs["r"].root
+    assert {branch.path: branch.status for branch in root.walk()}["tools"] == "waiting"

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from agentree.errors import ContextOverflow, InvalidArgument, LimitReached
-from agentree.events import STOPPED, NodeEnded, NodeRestored, NodeStarted
+from agentree.events import STOPPED, WAITS, NodeEnded, NodeRestored, NodeStarted
 from agentree.graph.acts import Visit, begin, not_run
 from agentree.graph.branches import Arrival, Branches
 from agentree.graph.budget import Budget, LimitHit, Trail
@@ -146,7 +146,7 @@ class Execution:
                 self._let_go(task, node)
             output, error = shown(made), ""
         except Parked as parked:
-            error = f"waits for an answer: {parked}"
+            error = f"{WAITS}: {parked}"
             raise
         except Exception as e:
             error = shown(f"{STOPPED} {e}") if isinstance(e, LimitHit) else one_line(e)

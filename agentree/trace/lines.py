@@ -75,6 +75,8 @@ class LineView:
             case ev.RunEnded():
                 said = one_line(event.error or event.output)
                 return f"run {event.status}" + (f": {said}" if said else "")
+            case ev.NodeEnded(error=error) if error.startswith(ev.WAITS):
+                return f"{where}{one_line(error)}"
             case ev.NodeEnded(error=error) if error:
                 return f"{where}{'' if error.startswith(STOPPED) else 'failed: '}{one_line(error)}"
             case ev.NodeRestored():

@@ -156,7 +156,8 @@ class Drawing:
             n, shared = item.forks[-1]
             line.append(clip(f"{n} share {count(shared)} tokens", self.bar - 1, self.glyphs), "dim")
         elif item.error:
-            line.append(clip(item.error, self.bar - 1, self.glyphs), "red")
+            style = "yellow" if item.shown_status == "waiting" else "red"
+            line.append(clip(item.error, self.bar - 1, self.glyphs), style)
         return self._numbers(line, tokens, strong=self._measured(row))
 
     @staticmethod

@@ -264,10 +264,17 @@ class Picture:
             case ev.NodeEnded():
                 branch.open = False
                 branch.error = event.error[:KEPT_TEXT]
-                cut_off = event.error == "cancelled" or event.error.startswith(STOPPED)
-                branch.status = "cancelled" if cut_off else "failed" if event.error else "done"
+                branch.status = _ended_as(event.error)
             case ev.NodeRestored():
                 branch.status = "done"
+
+
+def _ended_as(error: str) -> Status:
+    if error == "cancelled" or error.startswith(STOPPED):
+        return "cancelled"
+    if error.startswith(ev.WAITS):
+        return "waiting"
+    return "failed" if error else "done"
 
 
 def _merged(batch: Iterable[ev.Event]) -> Iterator[ev.Event]:
