@@ -10,6 +10,10 @@ import pytest
 from tiny_models import tiny_llama
 
 from agentree.cli import main
+from agentree.cli.runs import journaled
+from agentree.errors import AgentreeError, UncertainCall
+from agentree.graph.journal.facts import Fact, Header
+from agentree.graph.journal.file import JournalFile
 
 PROGRAM = """
 import os, signal
@@ -30,8 +34,9 @@ def draft(ctx: Ctx, text: str) -> Message:
 @g.step
 async def crash(ctx: Ctx, text: str) -> str:
     if Path("armed").exists():
+        number = int(Path("armed").read_text())
         Path("armed").unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
     return text
 
 @g.step
@@ -100,7 +105,7 @@ def test_from_the_question_to_the_result(model: str, capsys: pytest.CaptureFixtu
 def test_a_killed_process_leaves_a_run_that_goes_on(
     here: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (here / "armed").touch()
+    (here / "armed").write_text(str(int(signal.SIGKILL)))
     command = [sys.executable, "-m", "agentree", *run(model, "--run-id", "b")]
     assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
     assert main(["runs", "list"]) == 0
@@ -122,6 +127,49 @@ def test_a_killed_process_leaves_a_run_that_goes_on(
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["status"] == "cancelled"
 
 
+def test_a_run_that_is_interrupted_says_how_it_goes_on(
+    here: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "armed").write_text(str(int(signal.SIGINT)))
+    command = [sys.executable, "-m", "agentree", *run(model, "--run-id", "c")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-2:] == [
+        "agentree: go on:  agentree runs resume c",
+        "agentree: interrupted",
+    ]
+    assert main(["runs", "list"]) == 0
+    assert capsys.readouterr().out.startswith("c  stopped")
+    assert main(["runs", "gc", "--days", "0"]) == 0
+    assert capsys.readouterr().out == "0 runs removed\n"
+    assert main(["runs", "cancel", "c"]) == 0
+    capsys.readouterr()
+    assert main(["runs", "show", "c"]) == 0
+    assert "go on" not in capsys.readouterr().out
+    assert main(["runs", "resume", "c"]) == 1
+    assert "run 'c' was cancelled" in capsys.readouterr().err
+
+
+def test_a_call_that_is_uncertain_is_told_with_the_options_of_the_command() -> None:
+    def work() -> None:
+        raise UncertainCall("uncertain='tell'", run="a", path="tools", tool="pay", arguments={"x": 1})
+
+    with pytest.raises(AgentreeError, match=r'tools: pay\("x": 1\) was under way .* --uncertain tell'):
+        journaled("a", None, work)
+
+
+def test_half_a_character_is_shown_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "j"
+    file = JournalFile(path, create=True)
+    body = {"input": "a\udc80ü", "seconds": 0.5}
+    file.create(Header("a", "p", "", "m", 1.0, 1.0, "running"), [Fact("accepted", "", body, 1.0)])
+    file.close()
+    assert main(["runs", "show", "a", "--json", "--journal", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert json.loads(out)["facts"][0]["body"] == body
+    assert "ü" in out
+
+
 @pytest.mark.usefixtures("here")
 def test_what_makes_no_sense(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "list"]) == 0
@@ -135,7 +183,10 @@ def test_what_makes_no_sense(model: str, capsys: pytest.CaptureFixture[str]) -> 
     assert main(run(model, "--run-id", "a/b")) == 1
     assert "run_id='a/b'" in capsys.readouterr().err
     assert main(run(model, "--run-id", "a")) == 3
+    assert "run a is kept in" in capsys.readouterr().err
     assert main(run(model, "--run-id", "a")) == 1
-    assert "holds a run 'a' already" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "holds a run 'a' already" in err
+    assert "is kept in" not in err
     assert main(["runs", "show", "z"]) == 1
     assert "holds no run 'z'" in capsys.readouterr().err

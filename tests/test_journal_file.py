@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from agentree.errors import (
 from agentree.graph import Ctx, Graph, Limits, Program
 from agentree.graph.journal.facts import Fact, Header
 from agentree.graph.journal.file import JournalFile
+from agentree.graph.journal.lock import RunLock
 from agentree.graph.journal.reading import Runs
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime, final_answer
@@ -115,11 +117,14 @@ async def test_another_programs_database_is_left_alone(journal: Path) -> None:
     with sqlite3.connect(journal) as db:
         db.execute("CREATE TABLE theirs (x)")
     db.close()
+    theirs = journal.read_bytes()
     async with ScriptedRuntime({}) as lm:
         with pytest.raises(JournalError, match="is no journal of agentree"):
             await echo().run("x", lm=lm, journal=journal)
         with pytest.raises(JournalError, match="there is no journal"):
             await echo().resume("a", lm=lm, journal=journal.with_name("other"))
+    assert journal.read_bytes() == theirs
+    assert list(journal.parent.iterdir()) == [journal]
 
 
 async def test_a_locked_file_says_so(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,11 +273,156 @@ async def test_a_run_is_cancelled_from_outside(journal: Path) -> None:
             assert [status for _, status in runs.all()] == ["cancelled"]
             with pytest.raises(JournalError, match="is over"):
                 runs.cancel("a")
-        assert await program.resume("a", lm=lm, journal=journal) == "x"
+        with pytest.raises(JournalError, match="run 'a' was cancelled: it is over"):
+            await program.resume("a", lm=lm, journal=journal)
+    assert done == []
     with Runs(journal) as runs:
         assert [header.run for header in runs.old(time.time() + 1)] == ["a"]
         runs.remove(runs.old(time.time() + 1))
         assert runs.all() == []
+
+
+async def test_a_cancel_outlives_the_process_that_was_asked(journal: Path) -> None:
+    with start_holder(journal) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"here\n"
+        with Runs(journal) as runs:
+            assert runs.cancel("a") is False
+            assert [status for _, status in runs.all()] == ["running"]
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with Runs(journal) as runs:
+        assert runs.show("a").status == "cancelled"
+        assert [header.run for header in runs.old(time.time() + 1)] == ["a"]
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(JournalError, match="run 'a' was cancelled"):
+            await echo().resume("a", lm=lm, journal=journal)
+
+
+async def test_what_was_cut_off_or_failed_can_be_resumed_and_is_not_forgotten(journal: Path) -> None:
+    g = Graph("echo", input=str, output=str)
+    how = ["raise", "sleep", "return"]
+
+    @g.step
+    async def say(ctx: Ctx, text: str) -> str:
+        match how.pop(0):
+            case "raise":
+                raise ConnectionError
+            case "sleep":
+                scope.cancel()
+                await anyio.sleep(60)
+            case _:
+                pass
+        return text
+
+    g.edge(g.start, say)
+    g.edge(say, g.end)
+    program = g.compile()
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(ConnectionError):
+            await program.run("x", lm=lm, journal=journal, run_id="a")
+        with Runs(journal) as runs:
+            assert (runs.show("a").status, runs.old(time.time() + 1)) == ("failed", [])
+        with anyio.CancelScope() as scope:
+            await program.resume("a", lm=lm, journal=journal)
+        with Runs(journal) as runs:
+            assert (runs.show("a").status, runs.old(time.time() + 1)) == ("stopped", [])
+        assert await program.resume("a", lm=lm, journal=journal) == "x"
+
+
+async def test_another_name_of_the_file_finds_the_same_lock(journal: Path) -> None:
+    link = journal.with_name("link")
+    refused: list[JournalError] = []
+    g = Graph("echo", input=str, output=str)
+
+    @g.step
+    async def say(ctx: Ctx, text: str) -> str:
+        link.symlink_to(journal)
+        with pytest.raises(JournalError, match="is going on in another place") as found:
+            await program.resume("a", lm=lm, journal=link)
+        refused.append(found.value)
+        return text
+
+    g.edge(g.start, say)
+    g.edge(say, g.end)
+    program = g.compile()
+    async with ScriptedRuntime({}) as lm:
+        assert await program.run("x", lm=lm, journal=journal, run_id="a") == "x"
+    assert len(refused) == 1
+
+
+FORKER = """
+import os, signal, sys, time
+from pathlib import Path
+from agentree.graph.journal.lock import RunLock
+lock = RunLock(Path(sys.argv[1]), "a")
+lock.acquire()
+child = os.fork()
+if child:
+    print(child, flush=True)
+    sys.stdin.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+os.close(1)
+time.sleep(60)
+"""
+
+
+def test_a_child_of_a_killed_process_holds_nothing_up(journal: Path) -> None:
+    command = [sys.executable, "-c", FORKER, str(journal)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        child = int(holder.stdout.readline())
+        try:
+            lock = RunLock(journal, "a")
+            assert lock.taken()
+            holder.stdin.write(b"\n")
+            holder.stdin.flush()
+            assert holder.wait() == -signal.SIGKILL
+            lock.acquire()
+            lock.release()
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_writers_of_one_process_take_turns(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentree.graph.journal.file.PATIENCE", 0.02)
+    one, two = JournalFile(journal, create=True), JournalFile(journal)
+    now = time.time()
+    one.create(Header("a", "p", "", "m", now, now, "running"), [Fact("accepted", "", {}, now)])
+    inside, go = threading.Event(), threading.Event()
+
+    def write_long() -> None:
+        with one._writing():
+            inside.set()
+            go.wait(60)
+
+    writer = threading.Thread(target=write_long)
+    writer.start()
+    inside.wait(60)
+    threading.Timer(0.3, go.set).start()
+    two.append("a", [Fact("opened", "", {}, now)])
+    writer.join()
+    assert [fact.kind for fact in one.facts("a")] == ["accepted", "opened"]
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_is_gone_stops_the_run(journal: Path, replaced: bool) -> None:
+    other = journal.with_name("other")
+
+    def lose(ctx: Ctx[Any], text: str) -> str:
+        if replaced:
+            other.replace(journal)
+        else:
+            journal.unlink()
+        return text
+
+    async with ScriptedRuntime({}) as lm:
+        await echo().run("x", lm=lm, journal=other)
+        with pytest.raises(JournalError, match="was deleted or replaced while it was in use"):
+            await echo(fn=lose).run("x", lm=lm, journal=journal)
 
 
 # --------------------------------------------------------------------------------------- refusals

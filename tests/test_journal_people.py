@@ -4,11 +4,22 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import pytest
 from pydantic import BaseModel, field_validator
 
-from agentree.errors import AgentreeError, AlreadyAnswered, Interrupted, InvalidArgument, JournalError
+from agentree.errors import (
+    AgentreeError,
+    AlreadyAnswered,
+    Interrupted,
+    InvalidArgument,
+    JournalError,
+    UncertainCall,
+)
 from agentree.graph import Approval, Ctx, Graph, Limits, Program, collect, first
+from agentree.graph.journal.facts import Fact
+from agentree.graph.journal.file import JournalFile
+from agentree.graph.journal.reading import Runs
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime, final_answer
 from agentree.tools import Tool, ToolCall, ToolCalls, ToolResult, tool, tool_result
@@ -196,6 +207,26 @@ async def test_asks_inside_of_a_steps_own_tasks(journal: Path) -> None:
                 asked = e
 
 
+async def test_a_cancelled_run_asks_nothing_and_goes_nowhere(journal: Path) -> None:
+    done: list[str] = []
+    program = panel(done, 1)
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(Interrupted):
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        with Runs(journal) as runs:
+            assert runs.cancel("a")
+            shown = runs.show("a")
+            assert (shown.status, shown.questions) == ("cancelled", [])
+            with pytest.raises(JournalError, match="run 'a' was cancelled: it is over"):
+                runs.answer("a", "ask[0]", '{"good": true}')
+        for answers in ({"ask[0]": {"good": True}}, {}):
+            with pytest.raises(JournalError, match="run 'a' was cancelled: it is over"):
+                await program.resume("a", lm=lm, journal=journal, answers=answers)
+    with Runs(journal) as runs:
+        assert (runs.show("a").status, runs.show("a").answered) == ("cancelled", {})
+    assert done == ["split"]
+
+
 async def test_without_a_journal_nobody_can_be_asked() -> None:
     async with ScriptedRuntime({}) as lm:
         with pytest.raises(AgentreeError, match="needs a journal"):
@@ -314,3 +345,62 @@ async def test_each_call_is_approved_by_itself(journal: Path) -> None:
     told = prompts[-1][len(prompts[0]) :]
     assert "Error: this call was not approved\nsaw 2\n" in told
     assert "Error: this call was not approved: too much\npaid 4" in told
+
+
+async def test_an_uncertain_call_stops_a_turn_before_another_starts(journal: Path) -> None:
+    done: list[str] = []
+    pay, _ = paying(done)
+
+    @tool
+    async def look(x: int) -> str:
+        """Look.
+
+        Args:
+            x: At what.
+        """
+        await anyio.sleep(0.01)
+        done.append("look")
+        raise JournalError("the process stops here")
+
+    program = agent((pay, look))
+    calls = ToolCalls((ToolCall("", "look", {"x": 2}), ToolCall("", "pay", {"amount": 1})))
+
+    def answer(request: Any) -> Any:
+        return calls if request.path == "think" else final_answer("over")
+
+    async with ScriptedRuntime(answer) as lm:
+        with pytest.raises(JournalError, match="the process stops here"):
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        with pytest.raises(UncertainCall, match="look"):
+            await program.resume("a", lm=lm, journal=journal, answers={"tools:call_2": True})
+        with Runs(journal) as runs:
+            begun = [f.body["tool"] for f in runs.show("a").facts if f.kind == "call started"]
+        assert (begun, done) == (["look"], ["look"])
+        assert await program.resume("a", lm=lm, journal=journal, uncertain="tell") == "over"
+    assert done == ["look", "pay 1"]
+
+
+async def test_a_call_that_was_cut_off_before_it_began_is_not_uncertain(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    _, look = paying(done)
+    program = agent((look,))
+    real = JournalFile.append
+
+    def cut_off(self: JournalFile, run: str, facts: list[Fact], *rest: Any) -> bool:
+        if any(fact.kind == "call started" for fact in facts):
+            anyio.from_thread.run_sync(scope.cancel)
+        return real(self, run, facts, *rest)
+
+    def answer(request: Any) -> Any:
+        calls = '[{"name": "look", "arguments": {"x": 2}}]'
+        return calls if request.path == "think" else final_answer("over")
+
+    async with ScriptedRuntime(answer) as lm:
+        with monkeypatch.context() as patch, anyio.CancelScope() as scope:
+            patch.setattr(JournalFile, "append", cut_off)
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        assert done == []
+        assert await program.resume("a", lm=lm, journal=journal) == "over"
+    assert done == ["look 2"]

@@ -42,8 +42,8 @@ def run_command(arguments: argparse.Namespace) -> int:
                 raise WrongUse(f"{arguments.file!r} is no compiled program: only those can be journaled")
             run_id, journal = new_run_id(arguments.run_id), arguments.journal or None
             value = as_input(program._definition.input, text)
-            place = Place(journal_path(journal), f"{path.resolve()}{':' * bool(name)}{name}")
-            say(f"run {run_id} is kept in {place.path}")
+            source, kept = f"{path.resolve()}{':' * bool(name)}{name}", journal_path(journal)
+            place = Place(kept, source, partial(say, f"run {run_id} is kept in {kept}"))
             keep = partial(_run_journaled, program, value, place, run_id)
             return journaled(
                 run_id,

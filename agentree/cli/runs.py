@@ -5,19 +5,20 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import platformdirs
-from pydantic_core import to_json
 
 from agentree.cli.load import as_program, load_entry, on_path, split_target
 from agentree.cli.output import render
 from agentree.cli.report import DONE, WAITING, WrongUse, put, say
 from agentree.cli.session import run_over
-from agentree.errors import Interrupted, Question
+from agentree.errors import AgentreeError, Interrupted, Question, UncertainCall
+from agentree.graph.journal.opened import cancelled
 from agentree.graph.journal.reading import Runs, Shown
 from agentree.tools import canonical_json
 from agentree.trace.text import escape, one_line
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from agentree.lm import Runtime
 
 _DAY = 86400.0
+_RESUMABLE = ("interrupted", "waiting", "stopped", "failed")
 
 
 def journal_path(given: str | None) -> Path:
@@ -77,8 +79,8 @@ def show_command(arguments: argparse.Namespace) -> int:
         put(line)
     for line in _asked(header.run, shown.questions, flag(arguments.journal)):
         put(line)
-    if not shown.questions and shown.status in ("interrupted", "waiting", "failed", "cancelled"):
-        put(f"go on:  agentree runs resume {header.run}{flag(arguments.journal)}")
+    if not shown.questions and shown.status in _RESUMABLE:
+        put(_go_on(header.run, arguments.journal))
     return DONE
 
 
@@ -89,7 +91,7 @@ def answer_command(arguments: argparse.Namespace) -> int:
         left = len(runs.show(arguments.run).questions)
     put(f"answered {arguments.path}; " + (f"{left} more to answer" if left else "nothing more is asked"))
     if not left:
-        put(f"go on:  agentree runs resume {arguments.run}{flag(arguments.journal)}")
+        put(_go_on(arguments.run, arguments.journal))
     return DONE
 
 
@@ -121,7 +123,10 @@ def resume_command(arguments: argparse.Namespace) -> int:
     """Go on with a run, and print its result."""
     journal = journal_path(arguments.journal)
     with Runs(journal) as runs:
-        header = runs.show(arguments.run).header
+        shown = runs.show(arguments.run)
+    if shown.status == "cancelled":
+        raise cancelled(arguments.run)
+    header = shown.header
     target = arguments.file or header.source
     if not target:
         raise WrongUse(
@@ -145,7 +150,10 @@ def resume_command(arguments: argparse.Namespace) -> int:
 
 
 def journaled(run: str, journal: str | None, work: "Callable[[], Any]") -> int:
-    """Do the work and print its result; where it waits for a person, print what is asked."""
+    """Do the work and print its result; where it waits for a person, print what is asked.
+
+    Raises KeyboardInterrupt, after saying how the run goes on, and what the run raises.
+    """
     try:
         outcome = work()
     except Interrupted as interrupted:
@@ -153,11 +161,27 @@ def journaled(run: str, journal: str | None, work: "Callable[[], Any]") -> int:
         for line in _asked(run, interrupted.questions, flag(journal)):
             say(line)
         return WAITING
+    except UncertainCall as call:
+        arguments = canonical_json(dict(call.arguments))[1:-1]
+        raise AgentreeError(
+            f"run {run!r}, {call.path}: {call.tool}({arguments}) was under way when the process stopped, and "
+            "nobody knows whether it had its effect: find out, then resume with --uncertain tell (the model "
+            "is told) or --uncertain rerun (it is called again)"
+        ) from call
+    except KeyboardInterrupt:
+        with suppress(AgentreeError), Runs(journal_path(journal)) as runs:
+            if runs.show(run).status in _RESUMABLE:
+                say(_go_on(run, journal))
+        raise
     put(render(outcome.value))
     return cast("int", outcome.code)
 
 
 # ---------------------------------------------------------------------------------------------- text
+
+
+def _go_on(run: str, journal: str | None) -> str:
+    return f"go on:  agentree runs resume {run}{flag(journal)}"
 
 
 def _asked(run: str, questions: Sequence[Question], journal: str) -> list[str]:
@@ -218,6 +242,8 @@ def _calls(facts: "Sequence[Fact]", path: str) -> list[str]:
         if fact.path == path and fact.kind == "call started":
             arguments = canonical_json(fact.body["arguments"])
             calls[fact.body["call"]] = f"{fact.body['tool']}({escape(arguments)}) -> its end is unknown"
+        elif fact.path == path and fact.kind == "call withdrawn":
+            calls.pop(fact.body["call"], None)
         elif fact.path == path and fact.kind == "call ended":
             begun = calls.get(fact.body["call"], str(fact.body["tool"])).partition(" -> ")[0]
             calls[fact.body["call"]] = f"{begun} -> {one_line(fact.body['content'])}"
@@ -249,4 +275,6 @@ def _when(seconds: float) -> str:
 
 
 def _json(value: object) -> str:
-    return to_json(value, inf_nan_mode="constants", fallback=str).decode()
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    # Half a character is written as JSON escapes it.
+    return text.encode(errors="backslashreplace").decode()

@@ -271,6 +271,8 @@ class Visit:
         known = tools_by_name(node.tools)
         repeated = task.trail.repeated(value.calls)
         new = [call for call, again in zip(value.calls, repeated, strict=True) if not again]
+        if (journal := self.shared.journal) is not None:
+            journal.calls.check(self.path, [(known[call.name], call) for call in new if call.name in known])
         for call in new:
             self.calls[call.name] += 1
             task.trail.start(call)

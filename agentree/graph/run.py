@@ -16,6 +16,8 @@ from agentree.graph.types import O_co
 
 if TYPE_CHECKING:
     from agentree.graph.execute import Execution
+    from agentree.graph.journal.facts import Status
+    from agentree.graph.journal.log import RunLog
     from agentree.lm import Transcript, Usage
 
 
@@ -143,8 +145,17 @@ class Run(Generic[O_co]):
             JournalError
         ):  # the run has failed by it already, or fails by something that matters more
             await journal.log.end(
-                ended.status, error=ended.error, questions=[question.path for question in asked]
+                _kept_as(ended, journal.log),
+                error=ended.error,
+                questions=[question.path for question in asked],
             )
+
+
+def _kept_as(ended: RunEnded, log: "RunLog") -> "Status":
+    """A run that was cut off can be resumed, unless somebody has ended it for good."""
+    if ended.status == "cancelled":
+        return "cancelled" if log.cancelled else "stopped"
+    return ended.status
 
 
 class _Events:

@@ -1,6 +1,9 @@
 """Tool calls of a run: none that may have an effect is made twice without a word."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
+
+import anyio.lowlevel
 
 from agentree.errors import UncertainCall
 from agentree.graph.journal.log import RunLog
@@ -26,6 +29,12 @@ class Calls:
         self._questions = questions
         self._policy = policy
 
+    def check(self, path: str, calls: Iterable[tuple[Tool[..., Any], ToolCall]]) -> None:
+        """Refuse a turn before any call of it starts. Raises UncertainCall as `before` does."""
+        for tool, call in calls:
+            if self._policy == "raise" and self._log.past.calls.get((path, call.id)) == {} and not tool.pure:
+                self._uncertain(path, call)
+
     async def before(self, path: str, tool: Tool[..., Any], call: ToolCall) -> Finished | None:
         """What a call came to before, or what stands in for it; None: make it now, its start is durable.
 
@@ -45,8 +54,15 @@ class Calls:
                 finished = Finished(ToolResult(call, text, error=True), "failed", text)
                 self._note_end(path, finished)
                 return finished
-        self._log.note("call started", path, call=call.id, tool=call.name, arguments=dict(call.args))
-        await self._log.sync()
+        begun = self._log.note("call started", path, call=call.id, tool=call.name, arguments=dict(call.args))
+        try:
+            await self._log.sync()
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            # It is not made: nothing may say that its outcome is unknown.
+            if not self._log.withdraw(begun) and known is None:
+                self._log.note("call withdrawn", path, call=call.id, tool=call.name)
+            raise
         return None
 
     async def after(self, path: str, finished: Finished) -> None:

@@ -11,6 +11,7 @@ Kind = Literal[
     "state",
     "generation",
     "call started",
+    "call withdrawn",
     "call ended",
     "question",
     "refused",
@@ -20,7 +21,9 @@ Kind = Literal[
     "waiting",
     "ended",
 ]
-Status = Literal["running", "waiting", "done", "failed", "cancelled"]
+Status = Literal["running", "waiting", "stopped", "done", "failed", "cancelled"]
+"""A run that is done or cancelled is over; every other one can be resumed."""
+OVER: frozenset[str] = frozenset({"done", "cancelled"})
 
 
 @dataclass(frozen=True)
@@ -47,3 +50,5 @@ class Header:
     created: float
     updated: float
     status: Status
+    stop: bool = False
+    """Whether somebody asked to cancel it: a process that goes on with it may not know yet."""

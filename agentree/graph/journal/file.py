@@ -1,6 +1,7 @@
 """The file of a journal: SQLite, append-only facts of many runs, each with a checksum over all before it."""
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -12,10 +13,11 @@ from typing import Any, cast
 
 from agentree.errors import AlreadyAnswered, JournalError
 from agentree.graph.journal.facts import Fact, Header, Status
+from agentree.graph.journal.turns import turn_of
 
 APPLICATION = 0x61677472
 VERSION = 1
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds to wait while another program writes to the file."""
 _TABLES = """
 CREATE TABLE runs (
@@ -39,25 +41,28 @@ class JournalFile:
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
         """Open it; with `create`, make file and folder where they are missing."""
-        self.path = Path(path).absolute()
+        # Also a link's: whoever comes by another name must find the same locks.
+        self.path = Path(os.path.realpath(path))
         self._lock = threading.Lock()
+        self._turn = turn_of(self.path)
         self._sums: dict[str, tuple[int, bytes]] = {}
         """By run, the number of its last fact and that fact's checksum."""
         if not create and not self.path.exists():
             raise JournalError(f"there is no journal {str(self.path)!r}")
-        with self._explained():
+        with self._explained(), self._turn.lock:
             if create:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._db = self._connect(read_only=False)
             try:
                 self._prepare(create)
+                self._opened = self.path.stat()
             except BaseException:
                 self._db.close()
                 raise
 
     def close(self) -> None:
         """Close it. Harmless when closed."""
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error), self._turn.lock:
             self._db.close()
 
     # ------------------------------------------------------------------------------------- writing
@@ -90,10 +95,8 @@ class JournalFile:
         with self._writing():
             last = self._insert(run, facts)
             if status is not None:
-                # Whoever asked to stop has been heard by then.
                 self._db.execute(
-                    "UPDATE runs SET status = ?, updated = ?, stop = 0 WHERE run = ?",
-                    (status, time.time(), run),
+                    "UPDATE runs SET status = ?, updated = ? WHERE run = ?", (status, time.time(), run)
                 )
             (stop,) = self._db.execute("SELECT stop FROM runs WHERE run = ?", (run,)).fetchone() or (1,)
         self._sums[run] = last
@@ -112,9 +115,9 @@ class JournalFile:
                 ) from e
 
     def stop(self, run: str) -> None:
-        """Ask whoever goes on with a run to cancel it."""
+        """Ask whoever goes on with a run to cancel it. It holds also where that process hears it no more."""
         with self._writing():
-            self._db.execute("UPDATE runs SET stop = 1 WHERE run = ?", (run,))
+            self._db.execute("UPDATE runs SET stop = 1, updated = ? WHERE run = ?", (time.time(), run))
 
     def remove(self, runs: Iterable[str]) -> None:
         """Forget runs with all their facts."""
@@ -122,7 +125,7 @@ class JournalFile:
             for run in runs:
                 for table in ("facts", "answers", "runs"):
                     self._db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
-        with self._explained(), self._lock:
+        with self._explained(), self._turn.lock, self._lock:
             self._db.execute("VACUUM")
 
     def _insert(self, run: str, facts: Sequence[Fact]) -> tuple[int, bytes]:
@@ -148,7 +151,7 @@ class JournalFile:
         """All runs, the newest first."""
         with self._reading():
             rows = self._db.execute(f"SELECT {_HEADER} FROM runs ORDER BY created DESC, run").fetchall()
-        return [Header(*row) for row in rows]
+        return [_header(row) for row in rows]
 
     def header(self, run: str) -> Header:
         """One run. Raises JournalError if it is not here."""
@@ -156,7 +159,7 @@ class JournalFile:
             row = self._db.execute(f"SELECT {_HEADER} FROM runs WHERE run = ?", (run,)).fetchone()
         if row is None:
             raise JournalError(f"the journal {str(self.path)!r} holds no run {run!r}")
-        return Header(*row)
+        return _header(row)
 
     def facts(self, run: str) -> list[Fact]:
         """All facts of a run. Raises JournalError where one is missing or damaged."""
@@ -210,13 +213,15 @@ class JournalFile:
                 self._db = self._connect(read_only=True, immutable=True)
                 self._check()
             return
+        if not self._is_empty():
+            self._refuse_foreign()  # before anything in it is changed
         (mode,) = self._db.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":
             raise JournalError(f"{str(self.path)!r} is on a file system where a journal can't be kept")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("PRAGMA fullfsync=ON")
         self._db.execute("BEGIN IMMEDIATE")
-        if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+        if self._is_empty():
             self._db.execute(f"PRAGMA application_id={APPLICATION}")
             self._db.execute(f"PRAGMA user_version={VERSION}")
             for statement in _TABLES.split(";"):
@@ -224,9 +229,15 @@ class JournalFile:
         self._db.execute("COMMIT")
         self._check()
 
-    def _check(self) -> None:
+    def _is_empty(self) -> bool:
+        return self._db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+
+    def _refuse_foreign(self) -> None:
         if self._db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
             raise JournalError(f"{str(self.path)!r} is no journal of agentree: name another file")
+
+    def _check(self) -> None:
+        self._refuse_foreign()
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version != VERSION:
             raise JournalError(
@@ -237,7 +248,8 @@ class JournalFile:
 
     @contextmanager
     def _writing(self) -> Generator[None]:
-        with self._explained(), self._lock:
+        with self._explained(), self._turn.lock, self._lock:
+            self._still_there()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -246,6 +258,18 @@ class JournalFile:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _still_there(self) -> None:
+        """Raises JournalError where the file's name leads nowhere or to another file by now."""
+        try:
+            same = os.path.samestat(self._opened, self.path.stat())
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise JournalError(
+                f"the journal {str(self.path)!r} was deleted or replaced while it was in use: what is "
+                "written now would be lost; put the file back and resume the run, or begin a new one"
+            )
 
     @contextmanager
     def _reading(self) -> Generator[None]:
@@ -260,7 +284,12 @@ class JournalFile:
             raise JournalError(f"the journal {str(self.path)!r} {_what(e)}") from e
 
 
-_HEADER = "run, program, source, model, created, updated, status"
+_HEADER = "run, program, source, model, created, updated, status, stop"
+
+
+def _header(row: Sequence[Any]) -> Header:
+    *values, stop = row
+    return Header(*values, stop=bool(stop))
 
 
 def _sum(before: bytes, run: str, seq: int, fact: Fact, body: str) -> bytes:

@@ -8,6 +8,8 @@ from pathlib import Path
 from agentree.errors import JournalError
 
 _TRIES, _PAUSE = 5, 0.02
+_held: "set[RunLock]" = set()
+"""Those that this process holds: what the kernel gives to forked children with everything else."""
 
 
 class RunLock:
@@ -48,6 +50,7 @@ class RunLock:
         """Give it back. Harmless when not held."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
+            _held.discard(self)
             # Removed while held: whoever opened it before finds below that it is not the file any more.
             self._path.unlink(missing_ok=True)
             os.close(fd)
@@ -68,7 +71,14 @@ class RunLock:
                 return False
             if self._is_ours(fd):
                 self._fd = fd
+                _held.add(self)
                 return True
+            os.close(fd)
+
+    def _forked(self) -> None:
+        """In a child: the lock is its parent's alone, and must not outlive it here."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
             os.close(fd)
 
     def _is_ours(self, fd: int) -> bool:
@@ -76,3 +86,12 @@ class RunLock:
             return os.path.samestat(os.fstat(fd), self._path.stat())
         except FileNotFoundError:
             return False
+
+
+def _in_child() -> None:
+    for lock in list(_held):
+        lock._forked()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)

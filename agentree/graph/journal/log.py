@@ -26,6 +26,8 @@ class RunLog:
         self.past = past
         self.stopped: Callable[[], None] = lambda: None
         """Called when somebody has asked to cancel the run."""
+        self.cancelled = False
+        """Whether it was."""
         self._file = file
         self._waiting: list[Fact] = []
         self._noted = 0
@@ -34,10 +36,21 @@ class RunLog:
         self._lock = anyio.Lock()
         self._limiter = anyio.CapacityLimiter(1)
 
-    def note(self, kind: Kind, path: str, **body: Any) -> None:
+    def note(self, kind: Kind, path: str, **body: Any) -> Fact:
         """Add a fact. It is durable after the next `sync`."""
-        self._waiting.append(Fact(kind, path, body, time.time()))
+        fact = Fact(kind, path, body, time.time())
+        self._waiting.append(fact)
         self._noted += 1
+        return fact
+
+    def withdraw(self, fact: Fact) -> bool:
+        """Take a fact back that is not written yet; False where it is, or is being written."""
+        at = next((i for i, one in enumerate(self._waiting) if one is fact), None)
+        if at is None:
+            return False
+        del self._waiting[at]
+        self._noted -= 1
+        return True
 
     async def sync(self, status: Status | None = None) -> None:
         """Return once everything noted so far is durable.
@@ -67,6 +80,7 @@ class RunLog:
                 raise
         self._durable += len(facts)
         if stop and status is None:
+            self.cancelled = True
             self.stopped()
 
     async def answers(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -47,6 +47,8 @@ class Place:
     path: str | Path
     source: str = ""
     """File and name of the program, for whoever resumes it by a command."""
+    accepted: Callable[[], None] = lambda: None
+    """Called once the run is kept there."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ def new_run_id(given: str | None) -> str:
     return given
 
 
+def cancelled(run: str) -> JournalError:
+    """What is said to whoever wants to go on with a run that somebody has ended."""
+    return JournalError(
+        f"run {run!r} was cancelled: it is over, asks nothing and can't be resumed; begin a new one"
+    )
+
+
 @asynccontextmanager
 async def create(definition: Definition, place: Place, lm: "Runtime", begun: Begun) -> AsyncGenerator[Begun]:
     """A new run, accepted: whatever happens from here on, it can be resumed.
@@ -95,6 +104,7 @@ async def create(definition: Definition, place: Place, lm: "Runtime", begun: Beg
     facts = [Fact("accepted", "", accepted, now), Fact("opened", "", {}, now)]
     async with _opened(place.path, begun.id, create=True) as file:
         await anyio.to_thread.run_sync(file.create, header, facts)
+        place.accepted()
         async with _logging(lm, file, begun.id, values, Past(), {}, "raise") as journal:
             yield Begun(begun.id, begun.input, begun.state, begun.seed, begun.transcript, journal)
 
@@ -113,12 +123,15 @@ async def reopen(
     """A run that goes on where it stopped; one that is done has its `output`.
 
     Raises:
-        JournalError: The file or the run can't be read, another process goes on with it, the program has
-            changed, or the runtime's tokens mean something else.
+        JournalError: The file or the run can't be read, the run was cancelled, another process goes on with
+            it, the program has changed, or the runtime's tokens mean something else.
         AlreadyAnswered: A question of `answers` has an answer.
     """
     values = values_of(definition)
     async with _opened(path, run, create=False) as file:
+        header = await anyio.to_thread.run_sync(file.header, run)
+        if header.status == "cancelled" or (header.stop and header.status != "done"):
+            raise cancelled(run)
         facts = await anyio.to_thread.run_sync(file.facts, run)
         accepted = _first(facts, run)
         _refuse_change(definition, values, lm, run, accepted, changed)

@@ -59,6 +59,8 @@ class Past:
                 self._generations[path, body["key"]].append(body)
             case "call started":
                 self.calls.setdefault((path, body["call"]), {})
+            case "call withdrawn":
+                self.calls.pop((path, body["call"]), None)
             case "call ended":
                 self.calls[path, body["call"]] = body
             case "question":

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from agentree.errors import JournalError, Question
-from agentree.graph.journal.facts import Fact, Header
+from agentree.graph.journal.facts import OVER, Fact, Header
 from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.lock import RunLock
-from agentree.graph.journal.opened import checked_answer, open_questions
+from agentree.graph.journal.opened import cancelled, checked_answer, open_questions
 from agentree.graph.journal.questions import question_of
 
 
@@ -21,10 +21,11 @@ class Shown:
 
     header: Header
     status: str
-    """As the header has it; "interrupted" where it says running and nobody goes on with it."""
+    """As the header has it; where nobody goes on with it, "interrupted" if it says running, and "cancelled"
+    if somebody asked for that."""
     facts: list[Fact]
     questions: list[Question]
-    """Those without an answer."""
+    """Those without an answer; none where the run is over."""
     answered: Mapping[str, Any]
     """Answers given so far, by question."""
 
@@ -50,17 +51,19 @@ class Runs:
     def show(self, run: str) -> Shown:
         """One run with all its facts."""
         header, facts = self._file.header(run), self._file.facts(run)
-        answers = self._file.answers(run)
-        asked = open_questions(facts)
+        status, answers = self._status(header), self._file.answers(run)
+        asked = {} if status in OVER else open_questions(facts)
         questions = [question_of(body) for id_, body in asked.items() if id_ not in answers]
-        return Shown(header, self._status(header), facts, questions, answers)
+        return Shown(header, status, facts, questions, answers)
 
     def answer(self, run: str, question: str, text: str) -> None:
         """Answer a question with a JSON value.
 
-        Raises AlreadyAnswered, JournalError where nobody asked, InvalidArgument where it does not fit.
+        Raises AlreadyAnswered, JournalError where nobody asks (any more), InvalidArgument where it does not
+        fit.
         """
-        self._file.header(run)
+        if self._status(self._file.header(run)) == "cancelled":
+            raise cancelled(run)
         asked, given = open_questions(self._file.facts(run)), self._file.answers(run)
         try:
             value = json.loads(text)
@@ -71,10 +74,10 @@ class Runs:
         self._file.answer(run, question, checked_answer(run, asked, given, question, value))
 
     def cancel(self, run: str) -> bool:
-        """End a run as cancelled; False where another process goes on with it, which then stops it soon."""
-        header = self._file.header(run)
-        if header.status in ("done", "cancelled"):
-            raise JournalError(f"run {run!r} is over ({header.status}): there is nothing to cancel")
+        """End a run for good; False where another process goes on with it, which then stops it soon."""
+        status = self._status(self._file.header(run))
+        if status in OVER:
+            raise JournalError(f"run {run!r} is over ({status}): there is nothing to cancel")
         lock = RunLock(self._file.path, run)
         if lock.taken():
             self._file.stop(run)
@@ -90,18 +93,16 @@ class Runs:
         return True
 
     def old(self, before: float) -> list[Header]:
-        """Runs that are over, done or cancelled, since a point of time."""
-        return [
-            header
-            for header in self._file.runs()
-            if header.status in ("done", "cancelled") and header.updated < before
-        ]
+        """Runs that are over, done or cancelled, since a point of time; others can be resumed."""
+        return [header for header, status in self.all() if status in OVER and header.updated < before]
 
     def remove(self, headers: list[Header]) -> None:
         """Forget runs."""
         self._file.remove([header.run for header in headers])
 
     def _status(self, header: Header) -> str:
-        if header.status == "running" and not RunLock(self._file.path, header.run).taken():
-            return "interrupted"
-        return header.status
+        if header.status in OVER or RunLock(self._file.path, header.run).taken():
+            return header.status
+        if header.stop:
+            return "cancelled"
+        return "interrupted" if header.status == "running" else header.status
