@@ -101,8 +101,8 @@ class NodeEnded(Event):
     node: str
     output: str = ""
     error: str = ""
-    """Why it has no output: type and text of an exception, "cancelled", what begins with `STOPPED` where a limit
-    was hit and nothing failed, or `WAITS` and for which answers."""
+    """Why it has no output: type and text of an exception, "cancelled", what begins with `STOPPED` where a
+    limit was hit and nothing failed, or `WAITS` and for which answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
