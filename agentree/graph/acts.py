@@ -17,7 +17,7 @@ from agentree.graph.final import final_turn
 from agentree.graph.gather import gather
 from agentree.graph.given import check_goto
 from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode, ToolsNode
-from agentree.graph.parked import Parked, parked_in
+from agentree.graph.parked import Parked, without_parked
 from agentree.graph.task import Shared, Task
 from agentree.lm.holding import owner_of
 from agentree.messages import Message, system
@@ -142,21 +142,23 @@ class Visit:
             self.task.trail.spend(spent)
 
     async def _tried(self, node: StepNode, value: object) -> object:
-        """Again after an exception as often as the node allows."""
+        """Again after an exception as often as the node allows; what people said already is known then."""
         attempt = 1
         while True:
             try:
                 return await self._try(node, value, attempt)
             except BaseExceptionGroup as e:
-                if (parked := parked_in(e)) is not None:
-                    raise parked from None
-                if not isinstance(e, Exception) or attempt > node.retries:
-                    raise
-                attempt += 1
+                failed = without_parked(e)
+                if not isinstance(failed, Exception) or attempt > node.retries:
+                    if failed is e:
+                        raise
+                    raise failed from e.__cause__
             except Exception:
                 if attempt > node.retries:
                     raise
-                attempt += 1
+            attempt += 1
+            if self.shared.journal is not None:
+                self.shared.journal.questions.again(self.path)
 
     async def _try(self, node: StepNode, value: object, attempt: int) -> object:
         made: Any = node.fn(self.ctx(attempt), value)

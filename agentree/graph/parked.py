@@ -1,6 +1,6 @@
 """The signal that a task waits for a person: it goes no further in this process."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from agentree.errors import Question
@@ -20,12 +20,17 @@ class Parked(BaseException):
         return cls(list(found.values()))
 
 
-def parked_in(error: BaseException) -> Parked | None:
-    """The signal inside of a group that a step's own task group made; None where there is more in it."""
+def without_parked(error: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a step's own task group comes to: what failed in it, else that it waits for a person."""
+    parked, failed = error.split(Parked)
+    if parked is None or failed is not None:
+        return error if parked is None else cast("BaseException", failed)
+    return Parked.all(_leaves(parked))
+
+
+def _leaves(error: BaseException) -> Iterator[Parked]:
     if isinstance(error, Parked):
-        return error
-    if not isinstance(error, BaseExceptionGroup):
-        return None
-    inner = [parked_in(one) for one in cast("Sequence[BaseException]", error.exceptions)]
-    found = [one for one in inner if one is not None]
-    return Parked.all(found) if found and len(found) == len(inner) else None
+        yield error
+    elif isinstance(error, BaseExceptionGroup):
+        for one in cast("Sequence[BaseException]", error.exceptions):
+            yield from _leaves(one)

@@ -31,7 +31,10 @@ class Questions:
         self._answers = dict(answers)
         self._taken: set[str] = set()
         """Questions that a visit of this process has asked already."""
-        self._numbers: dict[str, int] = {}
+
+    def again(self, path: str) -> None:
+        """The visit at `path` runs again from its start: what it asks again, it has asked before."""
+        self._taken -= {cast("str", body["id"]) for body in self._log.past.questions.get(path, ())}
 
     async def ask(self, path: str, text: str, form: Any) -> Any:
         """The answer, as a value of the reply type. Raises Parked where there is none yet."""
@@ -53,11 +56,14 @@ class Questions:
             except ValidationError as e:
                 problem = e.errors(include_url=False)[0]["msg"]
                 self._log.note("refused", place, id=id_, error=problem)
+                self._log.past.refused.add(id_)
                 id_ = None
         if id_ is None:
-            id_ = self._number(place)
+            asked = self._log.past.questions[place]
+            id_ = f"{place}:{len(asked) + 1}" if asked else place
             self._taken.add(id_)
-            self._log.note("question", place, id=id_, **_body(question))
+            asked.append({"id": id_, **_body(question)})
+            self._log.note("question", place, **asked[-1])
         # Also before another process answers: it looks for the question in the journal.
         await self._log.sync()
         raise Parked([_question({"id": id_, **_body(question)})])
@@ -72,12 +78,6 @@ class Questions:
                 self._taken.add(id_)
                 return id_
         return None
-
-    def _number(self, place: str) -> str:
-        """An id for one more question of a place."""
-        asked = len(self._log.past.questions.get(place, ())) + self._numbers.get(place, 0) + 1
-        self._numbers[place] = self._numbers.get(place, 0) + 1
-        return place if asked == 1 else f"{place}:{asked}"
 
 
 def _body(question: Question) -> dict[str, Any]:
