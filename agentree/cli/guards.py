@@ -21,7 +21,7 @@ def refuse_running(path: Path) -> None:
         return
     for call in _calls(tree.body):
         name = ast.unparse(call.func)
-        if name in _RUNNERS or name.endswith(".run_sync"):
+        if name in _RUNNERS or name.endswith((".run_sync", ".resume_sync")):
             raise WrongUse(
                 f"{path}:{call.lineno} runs {name}(...) whenever the file is loaded: put that under "
                 "'if __name__ == \"__main__\":'"

@@ -18,6 +18,7 @@ from agentree.cli.output import render
 from agentree.cli.report import DONE, WAITING, WrongUse, put, say
 from agentree.cli.session import run_over
 from agentree.errors import AgentreeError, Interrupted, Question, UncertainCall
+from agentree.graph.journal.finished import look_now
 from agentree.graph.journal.opened import cancelled
 from agentree.graph.journal.reading import Runs, Shown
 from agentree.tools import canonical_json
@@ -139,6 +140,10 @@ def resume_command(arguments: argparse.Namespace) -> int:
         if program is None:
             raise WrongUse(f"{target!r} is no compiled program: only those can be resumed")
         accept = "accept" if arguments.changed else "refuse"
+        known = look_now(program._definition, journal, arguments.run, {}, accept)
+        if known.output is not None:
+            put(render(known.output.value))
+            return DONE
         work = partial(_resume, program, arguments.run, journal, arguments.uncertain, accept)
         return journaled(
             arguments.run,

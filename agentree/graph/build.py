@@ -424,7 +424,7 @@ class Graph(Generic[S, I, O]):
         def __getattr__(self, name: str) -> Never:
             """Say where a program's methods are."""
             what = f"graph {self.__dict__.get('name', '')!r} has no {name!r}"
-            if name in ("run", "run_sync", "stream", "explain", "mermaid", "plan"):
+            if name in ("run", "run_sync", "stream", "resume", "resume_sync", "explain", "mermaid", "plan"):
                 what += f": compile it first, as in g.compile().{name}"
             raise AttributeError(what)
 

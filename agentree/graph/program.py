@@ -1,7 +1,5 @@
 """A compiled graph, and the ways to run it."""
 
-import asyncio
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,12 +15,14 @@ from agentree.graph.execute import Execution
 from agentree.graph.flow import show
 from agentree.graph.given import check_input, check_run
 from agentree.graph.journal.fingerprint import tools_of
+from agentree.graph.journal.finished import look, look_now
 from agentree.graph.journal.opened import Begun, Place, create, new_run_id, reopen
 from agentree.graph.nodes import Definition
 from agentree.graph.outline import run_notes
 from agentree.graph.plan import Plan
 from agentree.graph.record import Recorder
 from agentree.graph.run import Run
+from agentree.graph.scripts import refuse_loop, to_end
 from agentree.graph.task import Shared
 from agentree.graph.types import I, Limits, O, S
 from agentree.lm.block import Block
@@ -133,10 +133,11 @@ class Program(Generic[S, I, O]):
         uncertain: Literal["raise", "rerun", "tell"] = "raise",
         changed: Literal["refuse", "accept"] = "refuse",
     ) -> O:
-        """Go on with a run where it stopped, and return its output; of a run that is done, at once.
+        """Go on with a run where it stopped, and return its output.
 
-        Finished nodes and tool calls are not repeated, and generations keep their tokens. A step that was
-        interrupted runs again from its start, with the state that it started with.
+        Of a run that is done it is returned at once, also with a runtime that is not open, unless it holds
+        transcripts. Finished nodes and tool calls are not repeated, and generations keep their tokens. A step
+        that was interrupted runs again from its start, with the state that it started with.
 
         Args:
             run_id: The run.
@@ -156,6 +157,9 @@ class Program(Generic[S, I, O]):
                 this runtime, or while another process goes on with it.
             Exception: As `run`.
         """
+        known = await look(self._definition, journal, run_id, answers, changed)
+        if known.output is not None:
+            return cast("O", known.output.value)
         check_run(self.name, lm, None, 0)
         async with reopen(
             self._definition, journal, run_id, lm, answers=answers, uncertain=uncertain, changed=changed
@@ -166,28 +170,62 @@ class Program(Generic[S, I, O]):
                 await run._over.wait()
         return run.output
 
-    def run_sync(self, input: I, /, *, lm: "Runtime | None" = None, state: S = _UNSET, seed: int = 0) -> O:
-        """For scripts. `lm=None` opens the default model and closes it again.
+    def run_sync(
+        self,
+        input: I,
+        /,
+        *,
+        lm: "Runtime | None" = None,
+        state: S = _UNSET,
+        seed: int = 0,
+        transcript: "Transcript | None" = None,
+        journal: str | Path | None = None,
+        run_id: str | None = None,
+    ) -> O:
+        """`run`, for scripts. `lm=None` opens the default model and closes it again.
 
         Raises:
             AgentreeError: An event loop is running here, as in a notebook: await `program.run(...)` instead.
+            Exception: As `run`.
         """
-        if _loop_is_running():
-            raise AgentreeError(
-                f"run_sync() of program {self.name!r} can't be used where an event loop is running, "
-                "as in a notebook or an async function: use 'await program.run(...)' there"
-            )
+        refuse_loop(self.name, "run")
         check_input(self.name, self._definition.input, input)
 
-        async def main() -> O:
-            if lm is not None:
-                return await self.run(input, lm=lm, state=state, seed=seed)
-            from agentree.lm import Runtime
+        async def run(lm: "Runtime") -> O:
+            return await self.run(
+                input, lm=lm, state=state, seed=seed, transcript=transcript, journal=journal, run_id=run_id
+            )
 
-            async with Runtime() as opened:
-                return await self.run(input, lm=opened, state=state, seed=seed)
+        return to_end(run, lm)
 
-        return anyio.run(main)
+    def resume_sync(
+        self,
+        run_id: str,
+        /,
+        *,
+        lm: "Runtime | None" = None,
+        journal: str | Path,
+        answers: Mapping[str, object] = _NOTHING,
+        uncertain: Literal["raise", "rerun", "tell"] = "raise",
+        changed: Literal["refuse", "accept"] = "refuse",
+    ) -> O:
+        """`resume`, for scripts. `lm=None` opens the model that the run began with, and closes it again.
+
+        Raises:
+            AgentreeError: An event loop is running here: await `program.resume(...)` instead.
+            Exception: As `resume`.
+        """
+        refuse_loop(self.name, "resume")
+        known = look_now(self._definition, journal, run_id, answers, changed)
+        if known.output is not None:
+            return cast("O", known.output.value)
+
+        async def resume(lm: "Runtime") -> O:
+            return await self.resume(
+                run_id, lm=lm, journal=journal, answers=answers, uncertain=uncertain, changed=changed
+            )
+
+        return to_end(resume, lm, model=known.model)
 
     def explain(self, *, lm: "Runtime | None" = None) -> str:
         """The plan as a tree; with a runtime, with expected shared and new tokens."""
@@ -265,12 +303,3 @@ class Program(Generic[S, I, O]):
 
     def _explain_run(self, run: Run[Any]) -> str:
         return tree(self._definition, self.limits, run_notes(run._shared.record.generations))
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        trio = sys.modules.get("trio")
-        return trio is not None and bool(cast("Any", trio).lowlevel.in_trio_run())
-    return True

@@ -133,9 +133,10 @@ async def reopen(
         if header.status == "cancelled" or (header.stop and header.status != "done"):
             raise cancelled(run)
         facts = await anyio.to_thread.run_sync(file.facts, run)
-        accepted = _first(facts, run)
-        _refuse_change(definition, values, lm, run, accepted, changed)
-        await anyio.to_thread.run_sync(_give, file, run, facts, answers)
+        accepted = accepted_of(facts, run)
+        _refuse_other_tokens(lm, run, accepted)
+        refuse_change(definition, values, run, accepted, changed)
+        await anyio.to_thread.run_sync(give_answers, file, run, facts, answers)
         given = await anyio.to_thread.run_sync(file.answers, run)
         past = Past(facts)
         async with _logging(lm, file, run, values, past, given, uncertain) as journal:
@@ -235,21 +236,24 @@ def _tokens(lm: "Runtime") -> list[Any]:
     return [session.name, session.tokenizer.size, blake2b(repr(sample).encode(), digest_size=8).hexdigest()]
 
 
-def _first(facts: list[Fact], run: str) -> Body:
+def accepted_of(facts: list[Fact], run: str) -> Body:
+    """What a run was accepted with. Raises JournalError where that is missing."""
     if not facts or facts[0].kind != "accepted":
         raise JournalError(f"run {run!r} is damaged: its beginning is missing")
     return facts[0].body
 
 
-def _refuse_change(
-    definition: Definition, values: Values, lm: "Runtime", run: str, accepted: Body, changed: Changed
-) -> None:
+def _refuse_other_tokens(lm: "Runtime", run: str, accepted: Body) -> None:
     if _tokens(lm) != accepted["tokens"]:
         theirs, ours = accepted["tokens"][0], lm._home.session.name
         raise JournalError(
             f"run {run!r} was begun with the model {theirs!r}, and its tokens mean nothing to {ours!r}: "
             "resume it with a runtime of its own model"
         )
+
+
+def refuse_change(definition: Definition, values: Values, run: str, accepted: Body, changed: Changed) -> None:
+    """Raises JournalError for a program that is not the one that the run began with."""
     if accepted["program"] != definition.name:
         raise JournalError(
             f"run {run!r} is one of the program {accepted['program']!r}, not of {definition.name!r}"
@@ -279,7 +283,8 @@ def open_questions(facts: list[Fact]) -> dict[str, Body]:
     return {id_: asked[id_] for id_ in found}
 
 
-def _give(file: JournalFile, run: str, facts: list[Fact], answers: Mapping[str, object]) -> None:
+def give_answers(file: JournalFile, run: str, facts: list[Fact], answers: Mapping[str, object]) -> None:
+    """Keep answers to open questions. Raises as `checked_answer`, before any is kept."""
     asked, given = open_questions(facts), file.answers(run)
     texts = {id_: checked_answer(run, asked, given, id_, value) for id_, value in answers.items()}
     for id_, text in texts.items():

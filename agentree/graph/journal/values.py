@@ -67,6 +67,10 @@ class Unstorable(Exception):
     """A value or type that can't be written; the text says which and what to do."""
 
 
+class NeedsRuntime(Unstorable):
+    """A value holds a transcript, and is read where there is no runtime that it could belong to."""
+
+
 class Values:
     """The types of one program, and how their values are written.
 
@@ -109,8 +113,11 @@ class Values:
             return {"is": "transcript", "v": stored(value, base)}
         return {"is": f"type {self._name(cls, value)}", "v": self._by_type(cls, value)}
 
-    def read(self, data: Any, base: "Transcript | None" = None, *, empty: "Transcript") -> Any:
-        """The value that `write` gave this for, on the same base. Raises Unstorable where it does not fit."""
+    def read(self, data: Any, base: "Transcript | None" = None, *, empty: "Transcript | None") -> Any:
+        """The value that `write` gave this for, on the same base; `empty` is a transcript without a token.
+
+        Raises Unstorable where it does not fit, NeedsRuntime where it holds a transcript and `empty` is None.
+        """
         if isinstance(data, list):
             return [self.read(item, base, empty=empty) for item in cast("list[Any]", data)]
         if not isinstance(data, dict):
@@ -146,9 +153,11 @@ class Values:
                 return self._from_type(kind.removeprefix("type "), v)
 
     def transcript(
-        self, data: Mapping[str, Any], base: "Transcript | None", empty: "Transcript"
+        self, data: Mapping[str, Any], base: "Transcript | None", empty: "Transcript | None"
     ) -> "Transcript":
         """A transcript that `stored` wrote."""
+        if empty is None:
+            raise NeedsRuntime("a transcript")
         return rebuilt(data, base, empty, self._tools)
 
     def _generation(self, made: Generation[Any], base: "Transcript | None") -> dict[str, Any]:
