@@ -25,8 +25,7 @@ from agentree.graph import Graph, Limits, react
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime, final_answer
 from agentree.tools import ToolCall, calculator
-from agentree.trace import JSONLWriter, Watch
-from agentree.trace.explain import explain
+from agentree.trace import JSONLWriter, Picture, Watch, explain
 from agentree.trace.replay import Player, described
 from agentree.trace.svg import svg
 
@@ -145,7 +144,7 @@ def test_explain_of_what_has_no_plan() -> None:
     loose = [replace(event, run="") for event in react_run() if isinstance(event, ev.GenerationEnded)]
     text = explain([*react_run(), *loose])
     assert text.startswith("run r1, done\nreact\n   think: prompt 312 = 0 cached + 312 computed;")
-    assert "outside of programs\n   think: prompt 312" in text
+    assert "2:transcripts\n   think: prompt 312" in text
     assert text.count("missed: never seen") == 2
 
 
@@ -177,8 +176,10 @@ def test_stepping_through_a_pipe(
     assert main(["trace", str(trace), "--step"]) == 0
     said = capsys.readouterr().out.splitlines()
     events = react_run()
-    assert said[:5] == [described(event, since=events[0].time) for event in events[:5]]
-    assert said[4] == "#5  0.400 s  RunStarted  program=react  input=What is 17*23?"
+    picture = Picture()
+    picture.feed(events)
+    assert said[:5] == [described(event, picture) for event in events[:5]]
+    assert said[4] == "#5  0.400 s  RunStarted  react  program=react  input=What is 17*23?"
     assert said[5] == ""
 
 
@@ -367,5 +368,8 @@ def test_events_of_ones_own_are_shown_when_stepping() -> None:
     line = json.dumps({"event": "Weather", "seq": 4, "time": 5.0, "path": "a", "place": "Rome\x1b[31m"})
     from agentree.trace.jsonl import from_dict
 
-    shown = described(from_dict(json.loads(line)), since=4.0)
+    event = from_dict(json.loads(line))
+    picture = Picture()
+    picture.feed([replace(event, time=4.0), event])
+    shown = described(event, picture)
     assert shown == "#4  1.000 s  OtherEvent  a  kind=Weather  data={'place': 'Rome\\x1b[31m'}"

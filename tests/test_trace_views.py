@@ -314,7 +314,7 @@ def test_lines_of_a_run() -> None:
     assert said[8].startswith(
         "think#2: prompt 365 (344 cached), output 8 sampled + 22 forced, 8 passes, 500 ms"
     )
-    assert said[9] == "run done: 391"
+    assert said[9] == "run react done: 391"
     assert (
         "think#2                                       1      344       21       22        8        8"
         in lines

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from agentree.trace.console import ConsoleView
+    from agentree.trace.state import Picture
 
 FRAME = 1 / 10
 """Seconds between two drawings."""
@@ -60,7 +61,7 @@ def _read(path: Path) -> tuple[list[Event], list[Fault]]:
 
 
 def _explain(events: list[Event]) -> None:
-    from agentree.trace.explain import explain
+    from agentree.trace.explanation import explain
 
     put("\n" + (explain(events) or "the file has no run: there is no plan to explain"))
 
@@ -90,12 +91,15 @@ def _print(events: list[Event], *, stepping: bool) -> None:
     """Plain lines; when stepping, an event for each line of stdin, until it ends."""
     from agentree.trace.lines import LineView
     from agentree.trace.replay import described
+    from agentree.trace.state import Picture
 
     if stepping:
+        picture = Picture()
         for event in events:
             if not sys.stdin.readline():
                 break
-            put(described(event, since=events[0].time))
+            picture.feed((event,))
+            put(described(event, picture))
         return
     view = LineView(sys.stdout)
     view.feed(events)
@@ -115,7 +119,7 @@ def _play(player: Player, keys: Keyboard | None) -> bool:
         Console(highlight=False),
         clock=lambda: player.at,
         output=True,
-        footer=lambda width: _footer(player, width) if keys is not None else [],
+        footer=lambda width: _footer(player, view.picture, width) if keys is not None else [],
     )
     drawn = time.monotonic()
     try:
@@ -164,7 +168,7 @@ def _turn(player: Player, view: "ConsoleView", key: str) -> bool:
     return False
 
 
-def _footer(player: Player, width: int) -> "list[Text]":
+def _footer(player: Player, picture: "Picture", width: int) -> "list[Text]":
     from rich.text import Text
 
     from agentree.trace.glyphs import clip
@@ -174,6 +178,5 @@ def _footer(player: Player, width: int) -> "list[Text]":
     where = f"{player.given}/{len(player.events)}  {player.seconds:.1f} s  {state}"
     lines = [Text(), Text(clip(f"{where}  {_HELP}", width), "reverse")]
     if player.paused and player.last is not None:
-        since = player.events[0].time
-        lines.insert(1, Text(clip(described(player.last, since=since), width), "bold"))
+        lines.insert(1, Text(clip(described(player.last, picture), width), "bold"))
     return lines

@@ -121,13 +121,8 @@ class Figures:
             case Evicted():
                 said = f"{count(event.tokens)} tokens evicted to make room for {who}"
             case LeaseRevoked():
-                owner = self.picture.named(*_owner(event.owner))
+                owner = self.picture.owner(event.owner)
                 said = f"lease of {owner} revoked for {who}: {count(event.tokens)} tokens"
             case _:
                 said = f"{who} preempted: {count(event.tokens)} tokens to compute again"
         return line.append(clip(said, self.width - line.cell_len, self.glyphs), "yellow")
-
-
-def _owner(owner: str) -> tuple[str, str]:
-    run, _, path = owner.partition("/")
-    return run, path

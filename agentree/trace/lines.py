@@ -62,7 +62,8 @@ class LineView:
         self._stream.writelines(line + "\n" for line in lines)
 
     def _line(self, event: ev.Event) -> str:
-        where = f"{escape(event.path)}: " if event.path else ""
+        who = escape(self.picture.named(event.run, event.path))
+        where = f"{who}: "
         match event:
             case ev.ModelLoading():
                 return self._loading(event)
@@ -71,10 +72,10 @@ class LineView:
                 after = f"{duration(event.seconds)} after its loading began"
                 return f"model {escape(event.model)} ready, {after}: {how}"
             case ev.RunStarted():
-                return f"run {escape(event.program)}: {one_line(event.input)}"
+                return f"run {who}: {one_line(event.input)}"
             case ev.RunEnded():
                 said = one_line(event.error or event.output)
-                return f"run {event.status}" + (f": {said}" if said else "")
+                return f"run {who} {event.status}" + (f": {said}" if said else "")
             case ev.NodeEnded(error=error) if error.startswith(ev.WAITS):
                 return f"{where}{one_line(error)}"
             case ev.NodeEnded(error=error) if error:
@@ -85,6 +86,10 @@ class LineView:
                 return f"{where}asks: {one_line(event.text)}"
             case ev.GenerationEnded():
                 return where + _generation(event)
+            case ev.ToolCallNamed():
+                return f"{where}writes a call of {escape(event.tool)}"
+            case ev.ToolCallWritten():
+                return f"{where}wrote a call of {escape(event.tool)} {one_line(event.arguments)}"
             case ev.Forked():
                 return f"{where}fork into {event.n}, {count(event.shared_tokens)} tokens shared"
             case ev.ToolStarted():
@@ -93,17 +98,16 @@ class LineView:
                 said = f"{'error: ' if event.error else ''}{one_line(event.content)}"
                 return f"{where}{escape(event.tool)} -> {said} ({duration(event.seconds)})"
             case _:
-                return self._pressure(event)
+                return self._pressure(event, who)
 
-    @staticmethod
-    def _pressure(event: ev.Event) -> str:
+    def _pressure(self, event: ev.Event, who: str) -> str:
         match event:
             case ev.Evicted(tokens=tokens):
-                return f"{count(tokens)} tokens evicted for {escape(event.path) or 'a request'}"
+                return f"{count(tokens)} tokens evicted for {who}"
             case ev.LeaseRevoked(owner=owner, tokens=tokens):
-                return f"lease of {escape(owner)} revoked: {count(tokens)} tokens"
+                return f"lease of {escape(self.picture.owner(owner))} revoked: {count(tokens)} tokens"
             case ev.Preempted(tokens=tokens):
-                return f"{escape(event.path) or 'a request'} preempted: {count(tokens)} tokens given back"
+                return f"{who} preempted: {count(tokens)} tokens given back"
             case ev.Dropped(count=lost):
                 return f"{count(lost)} events lost: the trace could not keep up"
             case _:

@@ -143,6 +143,7 @@ class Drawing:
         times = f" ×{item.generations}" if item.generations > 1 else ""
         times = times.replace("×", "x") if self.glyphs is ASCII else times
         notes = self._doing(item) if row.folded else ""
+        notes += self._forming(item.latest() or item if row.folded else item)
         notes += "".join(f" fork {n}" for n, _ in item.forks[-1:] if item.generations)
         room = self.label - line.cell_len - 1
         name = clip(item.name, max(room - len(times) - cell_len(escape(notes)), room // 2, 1), self.glyphs)
@@ -167,6 +168,12 @@ class Drawing:
         if at is None or at.name.startswith("[") or (item.parent and at.name == item.parent.name):
             return ""
         return f" {at.calls[-1].tool}" if at.calls else f" {at.name}"
+
+    def _forming(self, branch: Branch) -> str:
+        """The tools whose calls it writes just now, each marked once its arguments are complete."""
+        marks = {True: f" {self.glyphs.marks['done']}", False: ""}
+        calls = [call.tool + marks[call.written] for call in branch.forming.values()]
+        return f" {self.glyphs.arrow} {', '.join(calls)}" if calls else ""
 
     def _numbers(self, line: Text, tokens: Tokens, *, strong: bool) -> Text:
         line.append(" " * max(self.label + self.bar - line.cell_len, 0))
@@ -208,7 +215,7 @@ class Drawing:
         return [Text(), *(line for writing in shown for line in self._written(writing, each))]
 
     def _written(self, writing: Writing, limit: int) -> list[Text]:
-        title = clip(writing.path or "text", self.width // 3, self.glyphs) + " "
+        title = clip(writing.name, self.width // 3, self.glyphs) + " "
         width = self.width - cell_len(title) - 2
         tail = escape(writing.text[-limit * width :], keep="\n")
         lines = [part for line in tail.split("\n") for part in wrap(line, width)]

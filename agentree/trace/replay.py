@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from agentree.events import Event
+from agentree.trace.state import Picture
 from agentree.trace.text import one_line
 
 _BASE = frozenset(field.name for field in fields(Event))
@@ -76,13 +77,13 @@ class Player:
         return self.events[: self.given]
 
 
-def described(event: Event, *, since: float) -> str:
-    """An event with all it says, on one line; `since` is the first event's date."""
+def described(event: Event, picture: Picture) -> str:
+    """An event with all it says, on one line; the picture has it folded in, and names who it is about."""
     values = [
         f"{field.name}={one_line(str(getattr(event, field.name)), 200)}"
         for field in fields(event)
         if field.name not in _BASE and getattr(event, field.name) != ""
     ]
-    who = [one_line(event.path)] if event.path else []
-    seconds = f"{max(event.time - since, 0):.3f} s"
+    who = [one_line(picture.named(event.run, event.path))] if event.run or event.path else []
+    seconds = f"{max(event.time - picture.began, 0):.3f} s"
     return "  ".join([f"#{event.seq}", seconds, type(event).__name__, *who, *values])

@@ -8,7 +8,7 @@ from agentree import events as ev
 from agentree.events import STOPPED
 from agentree.trace.history import History
 from agentree.trace.places import Places
-from agentree.trace.tree import KEPT_TEXT, Branch, Call, RunView, Status, Tokens, Writing
+from agentree.trace.tree import KEPT_TEXT, Branch, Call, Forming, RunView, Status, Tokens, Writing
 
 RATE_WINDOW = 2.0
 """Seconds over which the present rate is measured."""
@@ -105,14 +105,19 @@ class Picture:
         return sum(tokens for _, tokens in self._rate) / span
 
     def label(self, run: RunView, path: str) -> str:
-        """Name of a path outside of its tree: with the run's number where there are several."""
-        name = path or run.program or "transcripts"
-        return f"{run.number}:{name}" if len(self.runs) > 1 else name
+        """Name of a path outside of its tree: "answer", or "2:answer" for the second run's."""
+        name = path or run.program or run.id or "transcripts"
+        return name if run.number == 1 else f"{run.number}:{name}"
 
     def named(self, run: str, path: str) -> str:
         """Name of a path of a run that may not be known."""
         view = self.runs.get(run)
         return (path or run or "transcripts") if view is None else self.label(view, path)
+
+    def owner(self, lease: str) -> str:
+        """Name of who has a lease: a run, or what a path of it holds."""
+        run, _, path = lease.partition("/")
+        return self.named(run, path)
 
     def calls(self) -> Iterator[tuple[Branch, Call]]:
         """All tool calls with the branch that made each."""
@@ -147,6 +152,9 @@ class Picture:
         match event:
             case ev.GenerationStarted() | ev.TextGenerated() | ev.GenerationEnded():
                 self._fold_generation(event)
+            case ev.ToolCallNamed() | ev.ToolCallWritten():
+                written = isinstance(event, ev.ToolCallWritten)
+                self._branch(event).forming[event.request, event.index] = Forming(event.tool, written)
             case ev.ToolStarted() | ev.ToolEnded():
                 self._fold_call(event)
             case ev.RunStarted() | ev.RunEnded():
@@ -189,7 +197,9 @@ class Picture:
         writing = self.writing.get(event.request)
         if writing is None:
             prompt = 0 if isinstance(event, ev.TextGenerated) else event.prompt_tokens
-            writing = self.writing[event.request] = Writing(branch.path, event.request, prompt)
+            writing = self.writing[event.request] = Writing(
+                self.named(event.run, branch.path), event.request, prompt
+            )
             branch.running += 1
             branch.status = "running"
         writing.touched = event.seq
@@ -220,6 +230,7 @@ class Picture:
         self.generations += 1
         branch.miss = event.miss or branch.miss
         branch.running = max(branch.running - 1, 0)
+        branch.forming = {key: call for key, call in branch.forming.items() if key[0] != event.request}
         ends: dict[str, Status] = {"aborted": "cancelled", "failed": "failed"}
         writing.status = ends.get(event.finish, "done")
         writing.text = event.text[-KEPT_TEXT:]
@@ -263,6 +274,7 @@ class Picture:
                 branch.open, branch.status = True, "running"
             case ev.NodeEnded():
                 branch.open = False
+                branch.forming.clear()
                 branch.error = event.error[:KEPT_TEXT]
                 branch.status = _ended_as(event.error)
             case ev.NodeRestored():

@@ -89,11 +89,21 @@ class Call:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Forming:
+    """A tool call that a running generation writes: the tool is certain."""
+
+    tool: str
+    written: bool
+    """The arguments are complete."""
+
+
 @dataclass
 class Writing:
     """A generation that runs, or the last one that did."""
 
-    path: str
+    name: str
+    """Of its path, outside of the tree."""
     request: int
     prompt_tokens: int
     counted: Tokens = field(default_factory=Tokens)
@@ -126,6 +136,8 @@ class Branch:
     open: bool = False
     """A node visit has started and not ended."""
     calls: list[Call] = field(default_factory=list[Call])
+    forming: dict[tuple[int, int], Forming] = field(default_factory=dict[tuple[int, int], Forming])
+    """Calls that are being written, by request and place in its turn."""
     forks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(branches, shared tokens) of each fork made here, or of this fork."""
     forked: tuple[int, int] | None = None
