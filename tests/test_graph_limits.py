@@ -1,7 +1,9 @@
 """Limits: each is checked before the act, and its error carries what the run had."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal, cast
 
 import anyio
 import pytest
@@ -45,15 +47,23 @@ async def once(word: str) -> str:
     return f"found {word}"
 
 
+@tool(max_calls=2)
+async def twice(word: str) -> str:
+    """Look a word up, twice at most."""
+    if word == "slow":
+        await anyio.sleep(0.02)
+    return f"found {word}"
+
+
 def agent(limits: Limits, *, parallel: int = 8) -> Program[None, str, str]:
     """ReAct spelled out, several calls a turn, `parallel` of them at a time."""
     g = Graph("agent", input=str, output=str)
 
-    @g.llm(str, tools=[look, once], parallel=True, max_tokens=400, system="Use the tools.")
+    @g.llm(str, tools=[look, once, twice], parallel=True, max_tokens=400, system="Use the tools.")
     def think(ctx: Ctx, given: str | list[ToolResult]) -> Message:
         return user(given) if isinstance(given, str) else tool_result(given)
 
-    act = g.tools(look, once, parallel=parallel)
+    act = g.tools(look, once, twice, parallel=parallel)
     g.edge(g.start, think)
     g.branch(think).case(ToolCalls, act).case(str, g.end)
     g.edge(act, think)
@@ -116,6 +126,68 @@ async def test_a_tool_that_may_run_once() -> None:
     async with ScriptedRuntime(script) as lm, agent(Limits()).stream("go", lm=lm) as run:
         said = [event.content async for event in run if isinstance(event, ToolEnded)]
     assert said == ["found a", "'once' may be called 1 times in a run: go on without it"]
+
+
+async def test_a_turn_makes_the_calls_of_a_tool_that_it_may_make() -> None:
+    """Three in one turn, two allowed: the first two are made, and the third does not count."""
+    script = [calls("slow", "b", "c", name="twice"), calls("d", name="twice"), final_answer("done")]
+    async with ScriptedRuntime(script) as lm, agent(Limits(tool_calls=2)).stream("go", lm=lm) as run:
+        said = {event.call: event.content async for event in run if isinstance(event, ToolEnded)}
+    assert run.output == "done"
+    refused = "'twice' may be called 2 times in a run: go on without it"
+    assert said == {"call_1": "found slow", "call_2": "found b", "call_3": refused, "call_4": refused}
+    assert f"found slow\nfound b\nError: {refused}<" in run.transcript.text
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+@pytest.mark.parametrize("on_limit", ["raise", "answer"])
+async def test_a_turn_makes_the_calls_that_the_run_may_still_make(
+    on_limit: Literal["raise", "answer"], parallel: int
+) -> None:
+    program = agent(Limits(tool_calls=3, repeats=2, on_limit=on_limit), parallel=parallel)
+    script = [calls("a"), calls("b", "a", "c", "d"), final_answer("over")]
+    reason = "not run: a run may make 3 tool calls"
+    error: LimitReached | None = None
+    async with ScriptedRuntime(script) as lm:
+        listening = lm.bus.subscribe(lambda: None)
+        try:
+            async with program.stream("go", lm=lm) as run:
+                _ = [event async for event in run]
+            assert run.output == "over"
+            assert f"found b\nfound a\nfound c\nError: {reason}<" in run.transcript.text
+        except LimitReached as e:
+            error = e
+        events = listening.take()
+    assert [e.content for e in events if isinstance(e, ToolEnded)] == [
+        "found a",
+        "found b",
+        "found c",
+        reason,
+    ]
+    assert len([e for e in events if isinstance(e, ToolStarted)]) == 3
+    assert (error is not None) == (on_limit == "raise")
+    if error is not None:
+        assert error.limit == "tool_calls"
+        assert isinstance(error.partial, list)
+        results = cast("list[ToolResult]", error.partial)
+        assert [r.content for r in results] == ["found b", "found a", "found c", reason]
+
+
+async def test_calls_that_were_made_stay_made_when_a_turn_is_resumed(tmp_path: Path) -> None:
+    """A run over its limit is resumed with a higher one: only what was not made before is made."""
+    journal = tmp_path / "runs.journal"
+    script = [calls("a", "b", "c", "d"), final_answer("over")]
+    async with ScriptedRuntime(script) as lm:
+        listening = lm.bus.subscribe(lambda: None)
+        for most, made in ((2, ["a", "b"]), (3, ["c"]), (4, ["d"])):
+            program = agent(Limits(tool_calls=most))
+            with suppress(LimitReached):
+                if most == 2:
+                    await program.run("go", lm=lm, journal=journal, run_id="a")
+                else:
+                    assert await program.resume("a", lm=lm, journal=journal) == "over"
+            begun = [e.arguments for e in listening.take() if isinstance(e, ToolStarted)]
+            assert begun == [f'{{"word": "{word}"}}' for word in made]
 
 
 def spread(width: int, tokens: int) -> Program[None, int, list[str]]:

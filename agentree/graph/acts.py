@@ -1,45 +1,26 @@
-"""What a visit of each kind of node does."""
+"""What a visit of a node does that runs a function of the user or asks the model."""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from agentree.errors import AgentreeError, GraphError, StrayCancellation
-from agentree.events import Event, ToolEnded, ToolStarted
+from agentree.events import Event
 from agentree.graph.budget import Trail
 from agentree.graph.ctx import Ctx
 from agentree.graph.final import final_turn
-from agentree.graph.gather import gather
 from agentree.graph.given import check_goto
-from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode, ToolsNode
-from agentree.graph.parked import Parked, without_parked
+from agentree.graph.nodes import Definition, Head, LlmNode, SampleNode, StepNode
+from agentree.graph.parked import without_parked
 from agentree.graph.task import Shared, Task
 from agentree.lm.holding import owner_of
 from agentree.messages import Message, system
 from agentree.runtime.request import Scope
-from agentree.tools import (
-    Finished,
-    Tool,
-    ToolCall,
-    ToolCalls,
-    ToolResult,
-    canonical_json,
-    raise_if_asked,
-    run_call,
-    tool_result,
-    tools_by_name,
-    unknown_tool,
-)
-
-INTERRUPTED = "interrupted: its result is unknown"
-"""What is told of a call that was running when its run was cut off."""
-NOT_STARTED = "not started: the run was cut off before"
-"""What is told of a call that waited for its turn then."""
+from agentree.tools import ToolCalls, raise_if_asked
 
 if TYPE_CHECKING:
     from agentree.lm import Generation, Runtime, Transcript
@@ -207,8 +188,8 @@ class Visit:
             base = begin(self.lm, self.definition.heads[node.name])
             task.trunk = len(base)
         prompt = base + message
-        if reason := task.trail.forbids_turn(len(prompt._opened()) * times):
-            raise task.hit(reason, transcript=base, pending=(message,))
+        if hit := task.trail.forbids_turn(len(prompt._opened()) * times):
+            raise task.hit(hit, transcript=base, pending=(message,))
         return prompt
 
     async def sample(self, node: SampleNode, value: object) -> "list[Generation[Any]]":
@@ -260,123 +241,6 @@ class Visit:
         self._count(made)
         return made
 
-    async def tools(self, node: ToolsNode, value: object) -> list[ToolResult]:
-        """Run the calls of one turn, some at a time; results in call order.
-
-        A call that may not be repeated is answered with what it came to before, or its twin in this turn.
-        """
-        if not isinstance(value, ToolCalls):
-            raise GraphError(f"tools node {node.name!r} takes ToolCalls, not {type(value).__name__}")
-        task = self.task
-        if reason := task.trail.forbids_calls(value.calls):
-            raise task.hit(reason, pending=(not_run(value.calls, task, reason[2]),))
-        known = tools_by_name(node.tools)
-        repeated = task.trail.repeated(value.calls)
-        new = [call for call, again in zip(value.calls, repeated, strict=True) if not again]
-        if (journal := self.shared.journal) is not None:
-            journal.calls.check(self.path, [(known[call.name], call) for call in new if call.name in known])
-        for call in new:
-            self.calls[call.name] += 1
-            task.trail.start(call)
-        came = await self._call_all(known, new, node.parallel)
-        if parked := [one for one in came if isinstance(one, Parked)]:
-            raise Parked.all(parked)
-        made = [one for one in came if not isinstance(one, Parked)]
-        for result in made:
-            task.trail.answered(result)
-        fresh = iter(made)
-        results = [
-            told(call, task, "it is repeated") if again else next(fresh)
-            for call, again in zip(value.calls, repeated, strict=True)
-        ]
-        task.unanswered = None
-        task.value = results
-        return results
-
-    async def _call_all(
-        self, known: dict[str, Tool[..., Any]], calls: Sequence[ToolCall], parallel: int | None
-    ) -> list[ToolResult | Parked]:
-        """Run calls side by side. If that is cut off, what is known of each is remembered and told."""
-        came: dict[int, ToolResult | Parked | None] = {}
-
-        async def one(index: int) -> ToolResult | Parked:
-            came[index] = None
-            result = came[index] = await self._call_or_wait(known, calls[index])
-            return result
-
-        try:
-            return await gather([partial(one, i) for i in range(len(calls))], parallel=parallel)
-        except BaseException:
-            for i, call in enumerate(calls):
-                result = came.get(i)
-                if isinstance(result, ToolResult):
-                    self.task.trail.answered(result)
-                elif i not in came:
-                    said = ToolEnded(
-                        call=call.id, tool=call.name, content=NOT_STARTED, error=True, seconds=0.0
-                    )
-                    self.emit(said)
-                elif result is None:
-                    self.task.trail.answered(ToolResult(call, INTERRUPTED, error=True))
-            raise
-
-    async def _call_or_wait(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> ToolResult | Parked:
-        """One call; a call that waits for a person holds up no other one."""
-        try:
-            return await self._call(known, call)
-        except Parked as parked:
-            return parked
-
-    async def _call(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> ToolResult:
-        journal, refused = self.shared.journal, self._refused(known, call)
-        if journal is not None and refused is None:
-            finished = await journal.calls.before(self.path, known[call.name], call)
-            if finished is not None:
-                self._correct(finished)
-                return finished.result
-        began = time.monotonic()
-        self.emit(ToolStarted(call=call.id, tool=call.name, arguments=canonical_json(dict(call.args))))
-        content, error = INTERRUPTED, True
-        try:
-            finished = refused or await self._finish(known[call.name], call)
-            content, error = finished.result.content, finished.result.error
-            if journal is not None and refused is None:
-                await journal.calls.after(self.path, finished)
-        finally:
-            seconds = time.monotonic() - began
-            self.emit(ToolEnded(call=call.id, tool=call.name, content=content, error=error, seconds=seconds))
-        return finished.result
-
-    def _refused(self, known: dict[str, Tool[..., Any]], call: ToolCall) -> Finished | None:
-        """What is said to a call that can't be made."""
-        tool = known.get(call.name)
-        if tool is None:
-            return unknown_tool(call, list(known))
-        if tool.max_calls is not None and self.task.trail.budget.per_tool[tool.name] > tool.max_calls:
-            text = f"{tool.name!r} may be called {tool.max_calls} times in a run: go on without it"
-            return Finished(ToolResult(call, text, error=True), "failed", text)
-        return None
-
-    async def _finish(self, tool: Tool[..., Any], call: ToolCall) -> Finished:
-        finished = await run_call(tool, call, attempt=self.task.trail.corrections[tool.name] + 1)
-        self._correct(finished)
-        return finished
-
-    def _correct(self, finished: Finished) -> None:
-        """Count what the model has to correct, in a row and per tool."""
-        corrections, tool = self.task.trail.corrections, finished.result.call.name
-        corrections[tool] = corrections[tool] + 1 if finished.correctable else 0
-
 
 def _same(value: Any) -> Any:
     return value
-
-
-def not_run(calls: Sequence[ToolCall], task: Task, reason: str) -> Message:
-    """What the model is told of calls that a limit stopped: what is known of each, else the reason."""
-    return tool_result([told(call, task, reason) for call in calls])
-
-
-def told(call: ToolCall, task: Task, reason: str) -> ToolResult:
-    """What is known of a call that is not run, else the reason."""
-    return task.trail.known(call) or ToolResult(call, f"not run: {reason}", error=True)

@@ -27,6 +27,17 @@ class Budget:
     """Prompt tokens of generations that are under way: as good as spent."""
 
 
+@dataclass(frozen=True)
+class Hit:
+    """A limit that the next act would exceed."""
+
+    budget: Budget
+    """Of the program whose limit it is."""
+    limit: str
+    text: str
+    """Why, in words."""
+
+
 @dataclass(eq=False)
 class Trail:
     """What counts along one task path. Branches begin with a copy; a join takes the largest counts."""
@@ -120,38 +131,42 @@ class Trail:
             found.append(seen[key] >= limits.repeats)
         return found
 
-    def forbids_turn(self, prompt_tokens: int) -> "tuple[Budget, str, str] | None":
-        """Whose limit a further turn would exceed, which, and why in words."""
+    def forbids_turn(self, prompt_tokens: int) -> Hit | None:
+        """The limit that a further turn would exceed."""
         for trail in self.chain():
             budget, limits = trail.budget, trail.budget.limits
             if limits is None:
                 continue
             if trail.turns >= limits.turns:
-                return budget, "turns", f"{limits.turns} turns are used up"
+                return Hit(budget, "turns", f"{limits.turns} turns are used up")
             used = budget.tokens + budget.reserved
             if limits.tokens is not None and used + prompt_tokens >= limits.tokens:
                 text = f"of {limits.tokens} tokens {used} are used, the next turn has {prompt_tokens} or more"
-                return budget, "tokens", text
+                return Hit(budget, "tokens", text)
         return None
 
-    def forbids_calls(self, calls: Sequence[ToolCall]) -> "tuple[Budget, str, str] | None":
-        """Whose limit the calls of a turn would exceed, which, and why in words.
-
-        Repeated calls are no obstacle beside one that is new.
-        """
-        repeated = self.repeated(calls)
+    def forbids_repeats(self, calls: Sequence[ToolCall]) -> Hit | None:
+        """The limit that a turn of nothing but repeated calls has reached."""
+        if not all(self.repeated(calls)):
+            return None
         for trail in self.chain():
             budget, limits = trail.budget, trail.budget.limits
-            if limits is None:
-                continue
-            new = budget.tool_calls + repeated.count(False)
-            if limits.tool_calls is not None and new > limits.tool_calls:
-                return budget, "tool_calls", f"a run may make {limits.tool_calls} tool calls"
-            if all(repeated) and any(again := trail._again(calls)):
+            if limits is not None and any(again := trail._again(calls)):
                 name = calls[again.index(True)].name
                 text = f"{name!r} is called {limits.repeats} times with the same arguments"
-                return budget, "repeats", text
+                return Hit(budget, "repeats", text)
         return None
+
+    def allows_calls(self, count: int) -> tuple[int, Hit | None]:
+        """How many of so many further calls may be made, and the limit that forbids the others."""
+        hit: Hit | None = None
+        for trail in self.chain():
+            budget, limits = trail.budget, trail.budget.limits
+            most = None if limits is None else limits.tool_calls
+            if most is not None and budget.tool_calls + count > most:
+                hit = Hit(budget, "tool_calls", f"a run may make {most} tool calls")
+                count = max(0, most - budget.tool_calls)
+        return count, hit
 
 
 def identity(call: ToolCall) -> str:
@@ -173,19 +188,15 @@ class LimitHit(Exception):
 
     def __init__(
         self,
-        budget: Budget,
-        limit: str,
-        text: str,
+        hit: Hit,
         *,
         transcript: "Transcript | None",
         partial: object,
         node: LlmNode | None = None,
         pending: Sequence[Message] = (),
     ) -> None:
-        super().__init__(text)
-        self.budget = budget
-        self.limit = limit
-        self.text = text
+        super().__init__(hit.text)
+        self.hit = hit
         self.transcript = transcript
         self.partial = partial
         self.node = node

@@ -12,9 +12,9 @@ import anyio.lowlevel
 
 from agentree.errors import ContextOverflow, InvalidArgument, LimitReached
 from agentree.events import STOPPED, WAITS, NodeEnded, NodeRestored, NodeStarted
-from agentree.graph.acts import Visit, begin, not_run
+from agentree.graph.acts import Visit, begin
 from agentree.graph.branches import Arrival, Branches
-from agentree.graph.budget import Budget, LimitHit, Trail
+from agentree.graph.budget import Budget, Hit, LimitHit, Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.frozen import freeze
 from agentree.graph.given import check_output
@@ -39,6 +39,7 @@ from agentree.graph.parked import Parked
 from agentree.graph.reduce import Selector
 from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared, Task
+from agentree.graph.toolturn import not_run, run_tools
 from agentree.graph.transcripts import reads
 from agentree.graph.types import Limits
 from agentree.graph.ways import chosen, passed
@@ -77,7 +78,7 @@ class Execution:
             assert scope.cancelled_caught
             raise self._out_of_time(task)
         except LimitHit as hit:
-            if hit.budget is not task.trail.budget:
+            if hit.hit.budget is not task.trail.budget:
                 raise
             return await self._stopped(task, hit)
 
@@ -167,7 +168,7 @@ class Execution:
         if isinstance(node, SampleNode):
             return await visit.sample(node, value)
         if isinstance(node, ToolsNode):
-            return await visit.tools(node, value)
+            return await run_tools(visit, node, value)
         if isinstance(node, StepNode):
             visit.task.value = await visit.step(node, value)
         elif isinstance(node, CallNode):
@@ -341,16 +342,16 @@ class Execution:
         assert self.limits is not None
         text = f"{self.limits.seconds:g} seconds are over"
         pending = () if task.unanswered is None else (not_run(task.unanswered.calls, task, text),)
-        return task.hit((task.trail.budget, "seconds", text), pending=pending)
+        return task.hit(Hit(task.trail.budget, "seconds", text), pending=pending)
 
     async def _stopped(self, task: Task, hit: LimitHit) -> object:
         """A limit of this program was hit: raise, or let the model give the output in one last turn."""
         transcript, node = hit.transcript, hit.node
         llms = [n for n in self.definition.nodes.values() if isinstance(n, LlmNode)]
         if self.limits is None or self.limits.on_limit == "raise" or not llms:
-            text = f"program {self.definition.name!r}: {hit.text}"
+            text = f"program {self.definition.name!r}: {hit.hit.text}"
             raise LimitReached(
-                text, limit=hit.limit, transcript=transcript, partial=hit.partial, run=self.shared.id
+                text, limit=hit.hit.limit, transcript=transcript, partial=hit.partial, run=self.shared.id
             ) from None
         node = node or llms[0]
         if transcript is None:

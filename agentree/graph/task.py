@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentree.events import Bus, Event
-from agentree.graph.budget import Budget, LimitHit, Trail
+from agentree.graph.budget import Hit, LimitHit, Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.nodes import LlmNode
 from agentree.graph.record import Recorder
@@ -76,17 +76,14 @@ class Task:
 
     def hit(
         self,
-        reason: tuple[Budget, str, str],
+        hit: Hit,
         *,
         transcript: "Transcript | None" = None,
         pending: Sequence[Message] = (),
     ) -> LimitHit:
         """The signal that a limit stops this task; `pending` is what a last turn must see first."""
-        budget, limit, text = reason
         return LimitHit(
-            budget,
-            limit,
-            text,
+            hit,
             transcript=self.transcript if transcript is None else transcript,
             partial=self.value,
             node=self.llm,

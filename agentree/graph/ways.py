@@ -1,6 +1,7 @@
 """Which way a task takes from a node."""
 
 from agentree.errors import GraphError
+from agentree.graph.budget import Hit
 from agentree.graph.flow import matches, show
 from agentree.graph.nodes import Branch, Edge, NodeSpec
 from agentree.graph.shown import shown
@@ -13,7 +14,7 @@ def passed(task: Task, node: NodeSpec, edge: Edge) -> NodeSpec:
         way = (node.name, edge.to.name)
         if task.trail.passes[way] >= edge.max_visits:
             text = f"the edge {way[0]!r} -> {way[1]!r} was passed {edge.max_visits} times, its max_visits"
-            raise task.hit((task.trail.budget, "max_visits", text))
+            raise task.hit(Hit(task.trail.budget, "max_visits", text))
         task.trail.passes[way] += 1
     if edge.fresh:
         task.transcript = task.unanswered = None

@@ -29,6 +29,10 @@ class Calls:
         self._questions = questions
         self._policy = policy
 
+    def began(self, path: str, call: ToolCall) -> bool:
+        """Whether a call was begun before the run was resumed."""
+        return (path, call.id) in self._log.past.calls
+
     def check(self, path: str, calls: Iterable[tuple[Tool[..., Any], ToolCall]]) -> None:
         """Refuse a turn before any call of it starts. Raises UncertainCall as `before` does."""
         for tool, call in calls:
