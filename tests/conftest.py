@@ -17,6 +17,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Where a test's journal is to be; nothing is there yet."""
+    return tmp_path / "runs.journal"
+
+
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """Folder of the catalogue's default model: fetched once into the cache folder, then found there."""

@@ -20,11 +20,6 @@ from agentree.tools import ToolCall, tool
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 class Topic(BaseModel):
     name: str
 

@@ -29,11 +29,6 @@ PATIENCE = 40
 """Turns of the event loop within which a cancelled run is over."""
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 INSIDE: Counter[str] = Counter()
 """Tools and steps of the user that are running."""
 

@@ -23,11 +23,6 @@ from agentree.tools import ToolCall, tool
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @tool
 def note(text: str) -> str:
     """Write a note down."""

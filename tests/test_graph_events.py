@@ -16,11 +16,6 @@ from agentree.testing import ScriptedRuntime
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def one_step(fn: Any, limits: Limits | None = None) -> Program[None, Any, Any]:
     g: Any = Graph("one", input=int, output=int)
     node = g.step(fn)

@@ -29,11 +29,6 @@ from agentree.tools import ToolCall, ToolCalls, tool
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 class City(BaseModel):
     name: str
     people: int

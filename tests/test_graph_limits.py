@@ -28,11 +28,6 @@ from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @tool
 async def look(word: str) -> str:
     """Look a word up; "wait" takes for ever."""

@@ -17,11 +17,6 @@ from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 RAN: Counter[str] = Counter()
 
 

@@ -12,11 +12,6 @@ pytestmark = pytest.mark.anyio
 SUBSET = {"tau-bench airline": 6, "ReAct HotpotQA": 12, "ToolBench searches": 3, "game of 24": 3}
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def test_prefixes_count_a_token_again_where_its_past_differs() -> None:
     seen = Prefixes()
     assert [seen.add(ids) for ids in ((1, 2, 3), (1, 2, 3), (1, 2, 4), (2, 3), ())] == [3, 0, 1, 2, 0]

@@ -13,11 +13,6 @@ from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime, forbid_models
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "runs.journal"
-
-
 def greeting(name: str = "greeting", *, system: str | None = None) -> Program[None, str, str]:
     g = Graph(name, input=str, output=str)
 

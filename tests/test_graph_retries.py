@@ -13,16 +13,6 @@ from agentree.testing import ScriptedRuntime
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "runs.journal"
-
-
 def asking(fails: list[str], heard: list[object], *, drift: bool = False) -> Program[None, str, str]:
     """A step that asks the same twice and something else, and fails where `fails` says so; three tries."""
     g = Graph("asking", input=str, output=str)

@@ -24,11 +24,6 @@ from benchmarks.agents import Account
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 class Move(BaseModel):
     n: int
 

@@ -25,11 +25,6 @@ from agentree.tools import Tool, ToolCall, ToolCalls, calculator, file_tools, to
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 class Reading(BaseModel):
     city: str
     celsius: float

@@ -35,16 +35,6 @@ from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "runs.journal"
-
-
 def echo(name: str = "echo", *, out: Any = str, state: Any = None, fn: Any = None) -> Program[Any, str, Any]:
     """One step."""
     g: Any = Graph(name, state=state, input=str, output=out)

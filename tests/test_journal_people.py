@@ -27,16 +27,6 @@ from agentree.tools import Tool, ToolCall, ToolCalls, ToolResult, tool, tool_res
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "runs.journal"
-
-
 class Verdict(BaseModel):
     good: bool
     why: str = ""

@@ -1,8 +1,5 @@
 """Random graphs that are stopped at two writes of their journal: in all they do what they do at once."""
 
-import os
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,49 +7,12 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from journal_harness import MEMORY, ended, generated, stopping
 from test_graph_random import Boom, Built, Tree, script, trees
 
 from agentree.errors import JournalError
 from agentree.graph import Limits
-from agentree.graph.journal.facts import Fact, Status
-from agentree.graph.journal.file import JournalFile
 from agentree.testing import ScriptedRuntime
-
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-@contextmanager
-def stopping(after: int) -> Generator[None]:
-    """So many writes work, then none."""
-    real, left = JournalFile.append, [after]
-
-    def append(self: JournalFile, run: str, facts: Sequence[Fact], status: Status | None = None) -> bool:
-        left[0] -= 1
-        if left[0] < 0:
-            raise JournalError("stopped here")
-        return real(self, run, facts, status)
-
-    JournalFile.append = append
-    try:
-        yield
-    finally:
-        JournalFile.append = real
-
-
-def facts(journal: Path) -> Sequence[Fact]:
-    file = JournalFile(journal)
-    found = file.facts("run")
-    file.close()
-    return found
-
-
-def generated(journal: Path) -> list[tuple[str, str]]:
-    """Place and content (all tokens before it, the seed, the limits) of each generation."""
-    return sorted((fact.path, fact.body["key"]) for fact in facts(journal) if fact.kind == "generation")
-
-
-def ended(journal: Path) -> list[str]:
-    return sorted(fact.path for fact in facts(journal) if fact.kind == "node ended")
 
 
 @pytest.mark.parametrize(("backend", "examples"), [("asyncio", 14), ("trio", 6)])

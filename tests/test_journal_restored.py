@@ -7,8 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
+from journal_harness import Stop, once
 
-from agentree.errors import AgentreeError, LimitReached
+from agentree.errors import LimitReached
 from agentree.graph import Ctx, Graph, Limits, collect, first
 from agentree.graph.journal.past import Past
 from agentree.graph.journal.reading import Runs
@@ -17,32 +18,6 @@ from agentree.testing import ScriptedRequest, ScriptedRuntime, final_answer
 from agentree.tools import ToolCall, ToolCalls, ToolResult, tool, tool_result
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "runs.journal"
-
-
-class Stop(AgentreeError):
-    """Stops a run where a test wants it."""
-
-
-def once() -> Callable[[], None]:
-    """Raises Stop at its first call."""
-    left = [True]
-
-    def stop() -> None:
-        if left:
-            left.pop()
-            raise Stop
-
-    return stop
 
 
 async def test_the_way_that_was_taken_is_gone_again(journal: Path) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from journal_harness import Stop
 from pydantic import BaseModel
 
-from agentree.errors import (
-    AgentreeError,
-)
 from agentree.graph import Ctx, Graph, Limits, Program
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRequest, ScriptedRuntime, final_answer
@@ -22,18 +20,9 @@ pytestmark = pytest.mark.anyio
 Script = dict[str, Any]
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "runs.journal"
-
-
-class Stop(AgentreeError):
-    """Stops a run, also from inside of a tool."""
 
 
 class Answer(BaseModel):

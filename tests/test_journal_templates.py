@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
+from journal_harness import MEMORY, ended, generated, stopping
 from pydantic import BaseModel
-from test_journal_random import MEMORY, ended, generated, stopping
 
 from agentree.errors import JournalError
 from agentree.graph import Ctx, Graph, Limits, Program, best_of_n, map_reduce, react, tree_of_thought
