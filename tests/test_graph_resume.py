@@ -1,16 +1,19 @@
 """Doors to a run that was begun before: at once where it is done, and the same ones without an event loop."""
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tiny_models import tiny_llama
 
 from agentree.cli import main
 from agentree.errors import AgentreeError, Interrupted, InvalidArgument, JournalError, RuntimeClosed
+from agentree.events import RunEnded, RunStarted
 from agentree.graph import Ctx, Graph, Program
 from agentree.lm import Generation, Runtime
 from agentree.messages import Message, user
-from agentree.testing import ScriptedRuntime, forbid_models
+from agentree.testing import ScriptedRequest, ScriptedRuntime, forbid_models
 
 
 def greeting(name: str = "greeting", *, system: str | None = None) -> Program[None, str, str]:
@@ -132,3 +135,79 @@ def test_the_command_loads_no_model_for_a_run_that_is_done(
     with forbid_models():
         assert main(["runs", "resume", "a", *kept, *model]) == 0
     assert capsys.readouterr().out == "X\nX\n"
+
+
+def thinking(stops: list[str]) -> Program[None, str, str]:
+    """Two llm nodes and a step that generates by itself; an entry of `stops` names where it stops."""
+    g = Graph("thinking", input=str, output=str)
+
+    def stop(where: str) -> None:
+        if stops and stops[0] == where:
+            raise OSError(stops.pop(0))
+
+    @g.llm(str, max_tokens=8, system="You think.")
+    def one(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @g.step
+    async def search(ctx: Ctx, text: str) -> str:
+        first = await ctx.transcript.gen(Literal["left", "right"], temperature=1.0)
+        stop("between")
+        second = await first.transcript.gen(str, max_tokens=8)
+        stop("after")
+        return first.value + second.value
+
+    @g.llm(bool)
+    def two(ctx: Ctx, text: str) -> Message:
+        stop("before two")
+        return user(text)
+
+    @g.step
+    async def last(ctx: Ctx, good: bool) -> str:
+        stop("end")
+        return str(good)
+
+    g.edge(g.start, one)
+    g.edge(one, search)
+    g.edge(search, two)
+    g.edge(two, last)
+    g.edge(last, g.end)
+    return g.compile()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("stops", [["between"], ["after"], ["between", "after", "before two", "end"]])
+async def test_usage_is_that_of_the_whole_run(journal: Path, stops: list[str]) -> None:
+    """Stopped and resumed on runtimes with empty caches: no generation counts twice, and none is missing."""
+
+    def answer(request: ScriptedRequest) -> object:
+        return True if request.path == "two" else "left"
+
+    program = thinking(left := list(stops))
+    plain = thinking([])
+    async with ScriptedRuntime(answer) as lm, plain.stream("go", lm=lm, seed=1) as run:
+        _ = [event async for event in run]
+    expected = run.usage
+    assert expected.prompt_tokens == (expected.cached_tokens or 0) + (expected.computed_tokens or 0)
+    computed, output, used = 0, "", expected
+    for attempt in range(len(stops) + 1):
+        async with ScriptedRuntime(answer) as lm:
+            with suppress(OSError):
+                async with (
+                    program.stream("go", lm=lm, seed=1, journal=journal, run_id="a")
+                    if attempt == 0
+                    else program.resume_stream("a", lm=lm, journal=journal)
+                ) as again:
+                    _ = [event async for event in again]
+                output, used = again.output, again.usage
+            computed += lm.stats().computed_tokens
+    assert (output, left) == ("True", [])
+    assert (used.prompt_tokens, used.output_tokens) == (expected.prompt_tokens, expected.output_tokens)
+    assert used.forced_tokens == expected.forced_tokens
+    assert used.computed_tokens == computed
+    assert used.prompt_tokens == (used.cached_tokens or 0) + computed
+    async with ScriptedRuntime([]) as lm, program.resume_stream("a", lm=lm, journal=journal) as done:
+        events = [event async for event in done]
+    assert (done.output, done.usage) == ("True", used)
+    assert [type(event) for event in events] == [RunStarted, RunEnded]

@@ -17,7 +17,7 @@ from agentree.graph.branches import Arrival, Branches
 from agentree.graph.budget import Budget, Hit, LimitHit, Trail
 from agentree.graph.ctx import Cell
 from agentree.graph.frozen import freeze
-from agentree.graph.given import check_output
+from agentree.graph.given import check_output, new_state
 from agentree.graph.journal.visits import Gone, Keeper
 from agentree.graph.nodes import (
     Branch,
@@ -207,7 +207,7 @@ class Execution:
 
     async def _call(self, visit: Visit, node: CallNode, value: object) -> object:
         program, task = node.program, visit.task
-        cell = Cell(program._new_state())
+        cell = Cell(new_state(program._definition))
         inner = Execution(self.shared, program._definition, program.limits, cell, f"{visit.path}/")
         if inner.keeper is not None:
             inner.keeper.call(visit.path)

@@ -1,4 +1,4 @@
-"""Refuses what a run is given, or gives, and can't work with."""
+"""What a run is given, and gives: refused where it can't work with it."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,11 @@ from agentree.errors import GraphError, InvalidArgument
 from agentree.events import Event
 from agentree.graph.bounds import is_whole
 from agentree.graph.flow import matches, show
+from agentree.graph.nodes import Definition
 from agentree.graph.shown import shown
+
+UNSET: Any = object()
+"""A state that was not given."""
 
 
 def check_input(program: str, kind: Any, value: object) -> None:
@@ -18,6 +22,25 @@ def check_input(program: str, kind: Any, value: object) -> None:
         f"program {program!r} takes {show(kind)}, not {show(type(value))}: it was given "
         f"{shown(repr(value), 80)}"
     )
+
+
+def new_state(definition: Definition, given: Any = UNSET) -> Any:
+    """The state that a program begins with: as given, else made. Raises GraphError where there is none."""
+    kind = definition.state
+    if given is not UNSET:
+        if isinstance(kind, type) and not isinstance(given, kind):
+            raise GraphError(
+                f"program {definition.name!r} has state {kind.__name__}, not {type(given).__name__}"
+            )
+        return given
+    if kind is None:
+        return None
+    try:
+        return kind()
+    except TypeError as e:
+        raise GraphError(
+            f"program {definition.name!r} can't make its state {kind.__name__}() ({e}): pass state="
+        ) from e
 
 
 def check_output(program: str, kind: Any, path: str, made: object) -> None:

@@ -1,36 +1,27 @@
 """A compiled graph, and the ways to run it."""
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
-import anyio
-
-from agentree.errors import AgentreeError, GraphError
-from agentree.graph.ctx import Cell
 from agentree.graph.draw import mermaid, plan_notes, tree
-from agentree.graph.execute import Execution
 from agentree.graph.flow import show
-from agentree.graph.given import check_input, check_run
-from agentree.graph.journal.fingerprint import tools_of
+from agentree.graph.given import UNSET, check_input, check_run, new_state
+from agentree.graph.going import accepted, going
 from agentree.graph.journal.finished import look, look_now
-from agentree.graph.journal.opened import Begun, Place, create, new_run_id, reopen
+from agentree.graph.journal.opened import Begun, Place, new_run_id, reopen
 from agentree.graph.nodes import Definition
-from agentree.graph.outline import run_notes
 from agentree.graph.plan import Plan
-from agentree.graph.record import Recorder
 from agentree.graph.run import Run
 from agentree.graph.scripts import refuse_loop, to_end
-from agentree.graph.task import Shared
 from agentree.graph.types import I, Limits, O, S
 from agentree.lm.block import Block
 
 if TYPE_CHECKING:
     from agentree.lm import Runtime, Transcript
 
-_UNSET: Any = object()
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -52,7 +43,7 @@ class Program(Generic[S, I, O]):
         /,
         *,
         lm: "Runtime",
-        state: S = _UNSET,
+        state: S = UNSET,
         seed: int = 0,
         transcript: "Transcript | None" = None,
         journal: str | Path | None = None,
@@ -86,14 +77,14 @@ class Program(Generic[S, I, O]):
         self,
         input: I,
         lm: "Runtime",
-        state: Any = _UNSET,
+        state: Any = UNSET,
         seed: int = 0,
         transcript: "Transcript | None" = None,
         place: Place | None = None,
         run_id: str | None = None,
     ) -> O:
-        begun = Begun(new_run_id(run_id), input, self._new_state(state), seed, transcript)
-        async with self._start(begun, lm, place) as begun, self._going(begun, lm, watched=False) as run:
+        begun = Begun(new_run_id(run_id), input, new_state(self._definition, state), seed, transcript)
+        async with accepted(self._definition, place, lm, begun) as begun, self._going(begun, lm) as run:
             await run._over.wait()
         return run.output
 
@@ -103,7 +94,7 @@ class Program(Generic[S, I, O]):
         /,
         *,
         lm: "Runtime",
-        state: S = _UNSET,
+        state: S = UNSET,
         seed: int = 0,
         transcript: "Transcript | None" = None,
         journal: str | Path | None = None,
@@ -113,13 +104,16 @@ class Program(Generic[S, I, O]):
 
         Leaving the block early cancels the run. If the run failed, leaving the block raises its error.
         """
-        begun = Begun(new_run_id(run_id), input, self._new_state(state), seed, transcript)
+        begun = Begun(new_run_id(run_id), input, new_state(self._definition, state), seed, transcript)
         going = self._stream(begun, lm, None if journal is None else Place(journal))
         return Block(going, call="program.stream(...)", name="run", inside=Run)
 
     @asynccontextmanager
     async def _stream(self, begun: Begun, lm: "Runtime", place: Place | None) -> AsyncGenerator[Run[O]]:
-        async with self._start(begun, lm, place) as begun, self._going(begun, lm, watched=True) as run:
+        async with (
+            accepted(self._definition, place, lm, begun) as begun,
+            self._going(begun, lm, watched=True) as run,
+        ):
             yield run
 
     async def resume(
@@ -161,14 +155,41 @@ class Program(Generic[S, I, O]):
         if known.output is not None:
             return cast("O", known.output.value)
         check_run(self.name, lm, None, 0)
-        async with reopen(
+        reopened = reopen(
             self._definition, journal, run_id, lm, answers=answers, uncertain=uncertain, changed=changed
-        ) as begun:
-            if begun.output is not None:
-                return cast("O", begun.output.value)
-            async with self._going(begun, lm, watched=False) as run:
-                await run._over.wait()
+        )
+        async with reopened as begun, self._going(begun, lm) as run:
+            await run._over.wait()
         return run.output
+
+    def resume_stream(
+        self,
+        run_id: str,
+        /,
+        *,
+        lm: "Runtime",
+        journal: str | Path,
+        answers: Mapping[str, object] = _NOTHING,
+        uncertain: Literal["raise", "rerun", "tell"] = "raise",
+        changed: Literal["refuse", "accept"] = "refuse",
+    ) -> AbstractAsyncContextManager[Run[O]]:
+        """`resume` while events are read, as `stream` is `run` while events are read.
+
+        What was done before comes as `NodeRestored`; a run that is done has its beginning and its end only.
+        """
+        reopened = reopen(
+            self._definition, journal, run_id, lm, answers=answers, uncertain=uncertain, changed=changed
+        )
+        going = self._resumed(reopened, lm)
+        return Block(going, call="program.resume_stream(...)", name="run", inside=Run)
+
+    @asynccontextmanager
+    async def _resumed(
+        self, reopened: AbstractAsyncContextManager[Begun], lm: "Runtime"
+    ) -> AsyncGenerator[Run[O]]:
+        check_run(self.name, lm, None, 0)
+        async with reopened as begun, self._going(begun, lm, watched=True) as run:
+            yield run
 
     def run_sync(
         self,
@@ -176,7 +197,7 @@ class Program(Generic[S, I, O]):
         /,
         *,
         lm: "Runtime | None" = None,
-        state: S = _UNSET,
+        state: S = UNSET,
         seed: int = 0,
         transcript: "Transcript | None" = None,
         journal: str | Path | None = None,
@@ -227,6 +248,11 @@ class Program(Generic[S, I, O]):
 
         return to_end(resume, lm, model=known.model)
 
+    def _going(
+        self, begun: Begun, lm: "Runtime", *, watched: bool = False
+    ) -> AbstractAsyncContextManager[Run[O]]:
+        return going(self._definition, self.limits, begun, lm, watched=watched)
+
     def explain(self, *, lm: "Runtime | None" = None) -> str:
         """The plan as a tree; with a runtime, with expected shared and new tokens."""
         return tree(self._definition, self.limits, plan_notes(self.plan, self._definition, lm))
@@ -241,65 +267,3 @@ class Program(Generic[S, I, O]):
 
         title = f"{self.name}: {show(self._definition.input)} -> {show(self._definition.output)}"
         return svg(self._definition, title, plan_notes(self.plan, self._definition, None))
-
-    @asynccontextmanager
-    async def _start(self, begun: Begun, lm: "Runtime", place: Place | None) -> AsyncGenerator[Begun]:
-        """A new run, accepted by its journal if it has one."""
-        check_run(self.name, lm, begun.transcript, begun.seed)
-        check_input(self.name, self._definition.input, begun.input)
-        if place is not None:
-            async with create(self._definition, place, lm, begun) as journaled:
-                yield journaled
-            return
-        if asking := next((tool.name for tool in tools_of(self._definition) if tool.approve), None):
-            raise AgentreeError(
-                f"program {self.name!r} has the tool {asking!r}, whose calls a person approves, and a run "
-                "that waits for a person needs a journal: run it with journal='runs.journal'"
-            )
-        yield begun
-
-    @asynccontextmanager
-    async def _going(self, begun: Begun, lm: "Runtime", *, watched: bool) -> AsyncGenerator[Run[O]]:
-        """The run, under way while the block lasts."""
-        shared = Shared(begun.id, lm, lm.bus, begun.seed, Recorder(begun.id), begun.journal)
-        execution = Execution(shared, self._definition, self.limits, Cell(begun.state))
-        failure: BaseException | None = None
-        async with AsyncExitStack() as stack:
-            events = stack.enter_context(lm._events_of(begun.id)) if watched else None
-            run = Run[O](execution, events, lambda run: self._explain_run(run))
-            if begun.journal is not None:
-                begun.journal.log.stopped = run.cancel
-            stack.enter_context(shared.record.listening(lm.bus))
-            stack.enter_context(lm._holding(run.id))
-            async with anyio.create_task_group() as group:
-                group.start_soon(run._drive, begun.input, begun.transcript)
-                try:
-                    yield run
-                except Exception as e:
-                    failure = e  # raised below: a task group would wrap it
-                finally:
-                    run.cancel()
-        if failure is not None:
-            raise failure
-        if watched and run._error is not None:
-            raise run._error
-
-    def _new_state(self, given: Any = _UNSET) -> Any:
-        kind = self._definition.state
-        if given is not _UNSET:
-            if isinstance(kind, type) and not isinstance(given, kind):
-                raise GraphError(
-                    f"program {self.name!r} has state {kind.__name__}, not {type(given).__name__}"
-                )
-            return given
-        if kind is None:
-            return None
-        try:
-            return kind()
-        except TypeError as e:
-            raise GraphError(
-                f"program {self.name!r} can't make its state {kind.__name__}() ({e}): pass state="
-            ) from e
-
-    def _explain_run(self, run: Run[Any]) -> str:
-        return tree(self._definition, self.limits, run_notes(run._shared.record.generations))

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import anyio
 
 from agentree.errors import AgentreeError, Interrupted, JournalError
-from agentree.events import Event, QuestionAsked, RunEnded, RunStarted
+from agentree.events import Event, GenerationEnded, QuestionAsked, RunEnded, RunStarted
 from agentree.graph.outline import outline
 from agentree.graph.parked import Parked
 from agentree.graph.shown import one_line, shown
 from agentree.graph.task import Shared
 from agentree.graph.types import O_co
+from agentree.runtime.request import TokenCounts
 
 if TYPE_CHECKING:
     from agentree.graph.execute import Execution
     from agentree.graph.journal.facts import Status
     from agentree.graph.journal.log import RunLog
+    from agentree.graph.journal.opened import Begun
     from agentree.lm import Transcript, Usage
 
 
@@ -56,21 +58,18 @@ class Run(Generic[O_co]):
 
     @property
     def usage(self) -> "Usage":
-        """Tokens of all generations so far, also of those that steps made by themselves.
+        """Tokens of all generations of the run so far, also of those that steps made by themselves.
 
-        Of a resumed run, those of this process.
+        Of a resumed run it is the whole: what earlier processes finished, as the journal has it, and what
+        this one did. `prompt_tokens`, `output_tokens` and `forced_tokens` are those of the same run without a
+        stop. `computed_tokens` and `forward_passes` are work that was done, `cached_tokens` what was found in
+        the cache of the process that asked. A generation that was cut off counts in its own process only.
         """
         from agentree.lm import Usage
 
-        found = self._shared.record.generations
-        return Usage(
-            prompt_tokens=sum(e.prompt_tokens for e in found),
-            cached_tokens=sum(e.cached_tokens for e in found),
-            computed_tokens=sum(e.computed_tokens for e in found),
-            output_tokens=sum(e.sampled_tokens + e.forced_tokens for e in found),
-            forced_tokens=sum(e.forced_tokens for e in found),
-            forward_passes=sum(e.forward_passes for e in found),
-        )
+        journal = self._shared.journal
+        before = () if journal is None else journal.log.past.counts()
+        return Usage.of(*before, *map(_counts, self._shared.record.generations))
 
     @property
     def transcript(self) -> "Transcript":
@@ -92,16 +91,16 @@ class Run(Generic[O_co]):
         """The plan as a tree with what really happened: tokens, and each miss with its reason."""
         return self._explain(self)
 
-    async def _drive(self, value: object, transcript: "Transcript | None") -> None:
+    async def _drive(self, begun: "Begun") -> None:
         """Run to the end, whatever that is. Raises nothing but cancellation and other BaseExceptions."""
         emit = self._shared.emit
         execution = self._execution
         plan = outline(execution.definition, execution.limits)
-        emit(RunStarted(program=execution.definition.name, input=shown(value), plan=plan), "")
+        emit(RunStarted(program=execution.definition.name, input=shown(begun.input), plan=plan), "")
         ended = RunEnded(status="cancelled")
         try:
             with self._scope:
-                self._output = await self._execute(value, transcript)
+                self._output = await self._execute(begun)
                 ended = RunEnded(output=shown(self._output))
                 self._cancelled = False
         except Exception as e:
@@ -116,11 +115,13 @@ class Run(Generic[O_co]):
             self._over.set()
             emit(ended, "")
 
-    async def _execute(self, value: object, transcript: "Transcript | None") -> object:
+    async def _execute(self, begun: "Begun") -> object:
         """The output; durable, where the run has a journal."""
         journal = self._shared.journal
+        if begun.output is not None:
+            return begun.output.value
         try:
-            output = await self._execution.run(value, transcript, self._execution.trail())
+            output = await self._execution.run(begun.input, begun.transcript, self._execution.trail())
         except Parked as parked:
             for question in parked.questions:
                 self._shared.emit(QuestionAsked(text=question.text), question.path)
@@ -149,6 +150,17 @@ class Run(Generic[O_co]):
                 error=ended.error,
                 questions=[question.path for question in asked],
             )
+
+
+def _counts(event: GenerationEnded) -> TokenCounts:
+    return TokenCounts(
+        prompt=event.prompt_tokens,
+        cached=event.cached_tokens,
+        computed=event.computed_tokens,
+        sampled=event.sampled_tokens,
+        forced=event.forced_tokens,
+        forward_passes=event.forward_passes,
+    )
 
 
 def _kept_as(ended: RunEnded, log: "RunLog") -> "Status":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentree.graph.journal.facts import Fact
+from agentree.runtime.request import TokenCounts
 
 Body = Mapping[str, Any]
 
@@ -83,6 +84,10 @@ class Past:
         """What the n-th request of this content came to."""
         found = self._generations.get((path, key), ())
         return found[n] if n < len(found) else None
+
+    def counts(self) -> list[TokenCounts]:
+        """Tokens of every generation that was finished."""
+        return [TokenCounts(**body["counts"]) for made in self._generations.values() for body in made]
 
     def spent(self, prefix: str) -> Spent:
         """What was used inside of a program, by the prefix of its paths."""
