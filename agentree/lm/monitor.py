@@ -41,8 +41,11 @@ def folder() -> Path:
 class Monitor:
     """Answers on a socket until it is closed. Never holds up the engine."""
 
-    def __init__(self, engine: Shows, about: dict[str, Any]) -> None:
-        """`about` is told with every snapshot. Raises OSError where there can be no socket."""
+    def __init__(self, engine: Shows, about: dict[str, Any], *, patience: float = PATIENCE) -> None:
+        """`about` is told with every snapshot. Raises OSError where there can be no socket.
+
+        A reader, and the engine, may take `patience` seconds each; the next reader waits as long.
+        """
         place = folder()
         place.mkdir(parents=True, exist_ok=True)
         place.chmod(0o700)
@@ -51,6 +54,7 @@ class Monitor:
         self._engine = engine
         self._about = about | {"pid": os.getpid(), "since": time.time()}
         self._owner = os.getpid()
+        self._patience = patience
         self._closed = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -86,7 +90,7 @@ class Monitor:
             with reader, contextlib.suppress(OSError, RuntimeClosed):
                 if self._closed:
                     return
-                reader.settimeout(PATIENCE)
+                reader.settimeout(self._patience)
                 reader.sendall(json.dumps(self._look()).encode())
 
     def _look(self) -> dict[str, Any]:
@@ -98,7 +102,7 @@ class Monitor:
             there.set()
 
         self._engine.snapshot(reply)
-        there.wait(PATIENCE)
+        there.wait(self._patience)
         # In a step longer than that, what is known of the runtime itself is all there is to say.
         return self._about | (seen[0] if seen else {"busy": True})
 
@@ -120,15 +124,15 @@ def running(pid: int | None = None) -> Iterator[dict[str, Any]]:
             yield look(path)
 
 
-def look(path: Path) -> dict[str, Any]:
-    """One snapshot from a socket.
+def look(path: Path, *, patience: float = 2 * PATIENCE) -> dict[str, Any]:
+    """One snapshot from a socket; `patience` in seconds between two pieces of it.
 
     Raises:
         OSError: Nobody answers.
         ValueError: The answer is cut short, or not one.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(2 * PATIENCE)
+        connection.settimeout(patience)
         connection.connect(str(path))
         data = b""
         while piece := connection.recv(1 << 16):
