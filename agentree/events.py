@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Final, Literal
 
 STOPPED: Final = "stopped by a limit:"
-"""Begins the `error` of a node that a limit stopped."""
+"""Begins the `error` of a node or run that a limit stopped."""
+WAITS: Final = "waits for an answer"
+"""Begins the `error` of a node or run that goes on in a later process, once a person has answered."""
 
 _EPOCH = clock.time() - clock.monotonic()
 
@@ -75,11 +77,14 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(Event):
-    """A program ended: with an output, or with an error's one-line text."""
+    """A program ended: with an output, or with why it has none."""
 
     output: str = ""
     error: str = ""
-    status: Literal["done", "failed", "cancelled", "waiting"] = "done"
+    """Type and text of an exception; what begins with `STOPPED` where a limit was hit and nothing failed, or
+    with `WAITS` and names the questions."""
+    status: Literal["done", "failed", "cancelled", "waiting", "limit"] = "done"
+    """"limit": a limit of the program has stopped it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +93,6 @@ class NodeStarted(Event):
 
     node: str
     kind: str
-
-
-WAITS = "waits for an answer"
-"""How the error of a visit begins that goes on in a later process, once a person has answered."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,7 +114,7 @@ def test_a_killed_process_leaves_a_run_that_goes_on(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines[2:4]] == [
         ["draft", "llm", "done"],
-        ["crash", "step", "stopped"],
+        ["crash", "step", "cut"],
     ]
     assert lines[-1] == "go on:  agentree runs resume b"
     # The program is elsewhere by now.
@@ -148,6 +148,61 @@ def test_a_run_that_is_interrupted_says_how_it_goes_on(
     assert "go on" not in capsys.readouterr().out
     assert main(["runs", "resume", "c"]) == 1
     assert "run 'c' was cancelled" in capsys.readouterr().err
+
+
+LIMITED = """
+from agentree import Ctx, Graph, Limits
+
+g = Graph("limited", input=str, output=str)
+
+@g.step
+async def look(ctx: Ctx, text: str) -> str:
+    return text + "!"
+
+@g.step
+async def again(ctx: Ctx, text: str) -> str:
+    if text == "wait!!":
+        import anyio
+        await anyio.sleep(30)
+    return text
+
+g.edge(g.start, look)
+g.edge(look, again)
+g.branch(again).case(str, g.end, where=lambda text: len(text) > 6).otherwise(look)
+counted = g.compile(limits=Limits(turns=1, seconds=0.3))
+
+h = Graph("outer", input=str, output=str)
+inner = h.call(counted)
+h.edge(h.start, inner)
+h.edge(inner, h.end)
+outer = h.compile()
+"""
+
+
+def test_a_limit_is_told_as_one(here: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "limited.py").write_text(LIMITED)
+    command = ["--input", "wait", "--model", model, "--journal", "--trace", "out.jsonl"]
+    for run, name in (("a", "counted"), ("b", "outer")):
+        assert main(["run", f"limited.py:{name}", *command, "--run-id", run]) == 1
+        err = capsys.readouterr().err
+        assert "failed" not in err
+        assert "again#2: stopped by a limit: 0.3 seconds are over" in err
+        assert (
+            f"run {name if name == 'outer' else 'limited'} stopped by a limit: program 'limited': 0.3" in err
+        )
+        assert main(["runs", "list"]) == 0
+        assert capsys.readouterr().out.splitlines()[0].startswith(f"{run}  limit  ")
+        assert main(["runs", "show", run]) == 0
+        shown = capsys.readouterr().out
+        assert "stopped by a limit, begun" in shown
+        assert "failed" not in shown
+        assert shown.splitlines()[-1] == f"go on:  agentree runs resume {run}"
+        assert main(["trace", "--speed", "max", "out.jsonl"]) == 0
+        replayed = capsys.readouterr()
+        assert "failed" not in replayed.out + replayed.err
+        assert "stopped by a limit: 0.3 seconds are over" in replayed.out + replayed.err
+    assert "call    stopped   by a limit: program 'limited': 0.3 seconds are over" in shown
+    assert "limited/again#2  step    stopped" in shown
 
 
 def test_a_call_that_is_uncertain_is_told_with_the_options_of_the_command() -> None:

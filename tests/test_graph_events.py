@@ -54,7 +54,7 @@ async def stops(ctx: Ctx, given: int) -> int:
     [
         (fine, "done", None),
         (fails, "failed", OSError),
-        (hangs, "failed", LimitReached),
+        (hangs, "limit", LimitReached),
         (asks, "failed", RuntimeClosed),
         (stops, "cancelled", BaseException),
     ],

@@ -19,6 +19,7 @@ from trace_events import dated, forked_run, generation, pool, react_run
 from agentree import events as ev
 from agentree.trace import LineView, Picture, Watch
 from agentree.trace.console import ConsoleView, glyphs_for
+from agentree.trace.explanation import explain
 from agentree.trace.glyphs import ASCII, COLOURED, KINDS, PLAIN, Glyphs, bar, clip
 from agentree.trace.render import Drawing
 from agentree.trace.text import count, duration, escape, one_line, percent
@@ -323,17 +324,27 @@ def test_lines_of_a_run() -> None:
 
 
 def test_a_limit_is_no_failure() -> None:
+    limit = f"{ev.STOPPED} 8 turns are used up"
     ends = [
-        ev.NodeEnded(run="r", path="act", node="act", error=f"{ev.STOPPED} 8 turns are used up"),
+        ev.NodeEnded(run="r", path="act", node="act", error=limit),
         ev.NodeEnded(run="r", path="ask", node="ask", error="OSError: disk full"),
+        ev.NodeEnded(run="r", path="look", node="look", error="cancelled"),
+        ev.RunEnded(run="r", status="limit", error=limit),
     ]
     events = dated([ev.RunStarted(run="r", program="p", input=""), *ends])
     said = [line.split("s  ", 1)[1] for line in itertools.takewhile(bool, lines_of(events))]
-    assert said[1:] == ["act: stopped by a limit: 8 turns are used up", "ask: failed: OSError: disk full"]
+    assert said[1:] == [
+        f"act: {limit}",
+        "ask: failed: OSError: disk full",
+        "look: cancelled",
+        f"run p {limit}",
+    ]
     picture = Picture()
     picture.feed(events)
     status = {branch.path: branch.status for branch in picture.runs["r"].root.walk()}
-    assert (status["act"], status["ask"]) == ("cancelled", "failed")
+    assert (status["act"], status["ask"], status["look"]) == ("limit", "failed", "cancelled")
+    assert picture.runs["r"].status == "limit"
+    assert f"run r, {limit}" in explain(events)
 
 
 def test_lines_hold_no_controls() -> None:
@@ -411,7 +422,7 @@ def test_a_visit_that_waits_for_a_person_has_not_failed() -> None:
             ev.RunStarted(run="r", program="p", input=""),
             ev.NodeStarted(run="r", path="tools", node="tools", kind="tools"),
             ev.NodeEnded(run="r", path="tools", node="tools", error=f"{ev.WAITS}: tools:call_1"),
-            ev.RunEnded(run="r", error="waits", status="waiting"),
+            ev.RunEnded(run="r", error=f"{ev.WAITS}: tools:call_1", status="waiting"),
         ]
     )
     out = io.StringIO()
@@ -419,6 +430,7 @@ def test_a_visit_that_waits_for_a_person_has_not_failed() -> None:
     view.feed(events)
     view.close()
     assert "tools: waits for an answer: tools:call_1" in out.getvalue()
+    assert "run p waits for an answer: tools:call_1" in out.getvalue()
     assert "failed" not in out.getvalue()
     root = picture_of(events).runs["r"].root
     assert {branch.path: branch.status for branch in root.walk()}["tools"] == "waiting"

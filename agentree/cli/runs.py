@@ -18,11 +18,12 @@ from agentree.cli.output import render
 from agentree.cli.report import DONE, WAITING, WrongUse, put, say
 from agentree.cli.session import run_over
 from agentree.errors import AgentreeError, Interrupted, Question, UncertainCall
+from agentree.events import STOPPED
 from agentree.graph.journal.finished import look_now
 from agentree.graph.journal.opened import cancelled
 from agentree.graph.journal.reading import Runs, Shown
 from agentree.tools import canonical_json
-from agentree.trace.text import escape, one_line
+from agentree.trace.text import escape, in_words, one_line
 
 if TYPE_CHECKING:
     from agentree.cli.load import AnyProgram
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from agentree.lm import Runtime
 
 _DAY = 86400.0
-_RESUMABLE = ("interrupted", "waiting", "stopped", "failed")
+_CUT_OFF = {"running": "running", "interrupted": "cut off", "cancelled": "cancelled", "failed": "cancelled"}
+"""By the status of a run, that of its visits that have begun and not ended; "stopped" in the others."""
+_RESUMABLE = ("interrupted", "waiting", "stopped", "limit", "failed")
 
 
 def journal_path(given: str | None) -> Path:
@@ -75,7 +78,7 @@ def show_command(arguments: argparse.Namespace) -> int:
     header = shown.header
     source = f"  ({one_line(header.source)})" if header.source else ""
     put(f"run {header.run}  {one_line(header.program)}{source}")
-    put(f"{shown.status}, begun {_when(header.created)}, last written {_when(header.updated)}")
+    put(f"{in_words(shown.status)}, begun {_when(header.created)}, last written {_when(header.updated)}")
     for line in _visits(shown):
         put(line)
     for line in _asked(header.run, shown.questions, flag(arguments.journal)):
@@ -221,19 +224,27 @@ def _visits(shown: Shown) -> list[str]:
                 order.setdefault(fact.path, "join")
                 ends[fact.path] = ("done", one_line(plain(fact.body["output"])))
             case "node failed":
-                ends[fact.path] = ("failed", one_line(fact.body["error"]))
+                ends[fact.path] = _without_output(one_line(fact.body["error"]))
             case _:
                 pass
     asked = {_visit(question.path) for question in shown.questions}
     answered = {_visit(path) for path in shown.answered}
     lines: list[str] = []
     width = max(map(len, order), default=0)
+    cut_off = _CUT_OFF.get(shown.status, "stopped")
     for path, kind in order.items():
-        open_ = "waits" if path in asked else "answered" if path in answered else "stopped"
+        open_ = "waits" if path in asked else "answered" if path in answered else cut_off
         status, text = ends.get(path, (open_, ""))
         lines.append(f"  {path:<{width}}  {kind:<6}  {status:<8}  {text}".rstrip())
         lines += [f"  {'':<{width}}  {line}" for line in _calls(shown.facts, path)]
     return lines
+
+
+def _without_output(error: str) -> tuple[str, str]:
+    """The status of a visit that ended without an output, and why."""
+    if error.startswith(STOPPED):
+        return "stopped", error.removeprefix("stopped ")
+    return "failed", error
 
 
 def _visit(question: str) -> str:

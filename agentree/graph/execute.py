@@ -11,11 +11,12 @@ import anyio
 import anyio.lowlevel
 
 from agentree.errors import ContextOverflow, InvalidArgument, LimitReached
-from agentree.events import STOPPED, WAITS, NodeEnded, NodeRestored, NodeStarted
+from agentree.events import STOPPED, NodeEnded, NodeRestored, NodeStarted
 from agentree.graph.acts import Visit, begin
 from agentree.graph.branches import Arrival, Branches
 from agentree.graph.budget import Budget, Hit, LimitHit, Trail
 from agentree.graph.ctx import Cell
+from agentree.graph.ended import CANCELLED, reason
 from agentree.graph.frozen import freeze
 from agentree.graph.given import check_output, new_state
 from agentree.graph.journal.visits import Gone, Keeper
@@ -37,7 +38,7 @@ from agentree.graph.nodes import (
 )
 from agentree.graph.parked import Parked
 from agentree.graph.reduce import Selector
-from agentree.graph.shown import one_line, shown
+from agentree.graph.shown import shown
 from agentree.graph.task import Shared, Task
 from agentree.graph.toolturn import not_run, run_tools
 from agentree.graph.transcripts import reads
@@ -134,7 +135,7 @@ class Execution:
             self._restored(visit, node)
             return task.value
         visit.emit(NodeStarted(node=node.name, kind=node.kind))
-        output, error = "", "cancelled"
+        output, error = "", CANCELLED
         try:
             self._start_clock()
             if self.keeper is not None:
@@ -147,10 +148,10 @@ class Execution:
                 self._let_go(task, node)
             output, error = shown(made), ""
         except Parked as parked:
-            error = f"{WAITS}: {parked}"
+            error = reason(parked)
             raise
         except Exception as e:
-            error = shown(f"{STOPPED} {e}") if isinstance(e, LimitHit) else one_line(e)
+            error = reason(e)
             if isinstance(e, ContextOverflow) and not e.run:
                 e.run, e.transcript, e.partial = self.shared.id, task.transcript, task.value
             if not getattr(e, "__notes__", ()):
@@ -159,6 +160,8 @@ class Execution:
                 self.keeper.failed(visit.path, node, error)
             raise
         finally:
+            if error == CANCELLED and self._time.cancel_called:
+                error = f"{STOPPED} {self._seconds_over()}"
             self._end(visit, node, output, error)
         return made
 
@@ -292,7 +295,7 @@ class Execution:
         return Arrival(task, made)
 
     def _lose(self, keeper: Keeper, task: Task, at: str, branches: set[int], error: Exception) -> None:
-        keeper.lose(at, self._gone(task, branches), one_line(error))
+        keeper.lose(at, self._gone(task, branches), reason(error))
 
     def _gone(self, task: Task, branches: set[int]) -> Gone:
         """Branches below a task that nobody waits for, with the visits that were counted in them."""
@@ -325,7 +328,7 @@ class Execution:
                 self.keeper.join(visit.path, join, task, None if winner is None else winner.index, gone)
             output = shown(made)
         except Exception as e:
-            error = one_line(e)
+            error = reason(e)
             raise
         finally:
             self._end(visit, join, output, error)
@@ -339,10 +342,13 @@ class Execution:
     # ---------------------------------------------------------------------------------------- limits
 
     def _out_of_time(self, task: Task) -> LimitHit:
-        assert self.limits is not None
-        text = f"{self.limits.seconds:g} seconds are over"
+        text = self._seconds_over()
         pending = () if task.unanswered is None else (not_run(task.unanswered.calls, task, text),)
         return task.hit(Hit(task.trail.budget, "seconds", text), pending=pending)
+
+    def _seconds_over(self) -> str:
+        assert self.limits is not None
+        return f"{self.limits.seconds:g} seconds are over"
 
     async def _stopped(self, task: Task, hit: LimitHit) -> object:
         """A limit of this program was hit: raise, or let the model give the output in one last turn."""
@@ -358,12 +364,12 @@ class Execution:
             transcript = begin(self.shared.lm, self.definition.heads[node.name])
         task.transcript = transcript + list(hit.pending)
         visit = self._begin(task, node, "last turn")
-        output, error = "", "cancelled"
+        output, error = "", CANCELLED
         try:
             made = await visit.generate(node, task.transcript, last=True)
             output, error = shown(made.value), ""
         except Exception as e:
-            error = one_line(e)
+            error = reason(e)
             raise
         finally:
             self._end(visit, node, output, error)

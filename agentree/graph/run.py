@@ -8,9 +8,10 @@ import anyio
 
 from agentree.errors import AgentreeError, Interrupted, JournalError
 from agentree.events import Event, GenerationEnded, QuestionAsked, RunEnded, RunStarted
+from agentree.graph.ended import reason, status
 from agentree.graph.outline import outline
 from agentree.graph.parked import Parked
-from agentree.graph.shown import one_line, shown
+from agentree.graph.shown import shown
 from agentree.graph.task import Shared
 from agentree.graph.types import O_co
 from agentree.runtime.request import TokenCounts
@@ -105,8 +106,7 @@ class Run(Generic[O_co]):
                 self._cancelled = False
         except Exception as e:
             self._error = e
-            status = "waiting" if isinstance(e, Interrupted) else "failed"
-            ended = RunEnded(status=status, error=one_line(e))
+            ended = RunEnded(status=status(e), error=reason(e))
             if isinstance(e, JournalError):
                 e.transcript, e.partial = self._shared.transcript, self._shared.output
         finally:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from agentree.events import Event, GenerationEnded, RunEnded, RunStarted
 from agentree.graph.outline import actual, annotated, run_notes
 from agentree.trace.state import Picture
+from agentree.trace.text import ending
 
 
 def explain(events: Iterable[Event]) -> str:
@@ -23,7 +24,7 @@ def explain(events: Iterable[Event]) -> str:
             case RunStarted():
                 plans[event.run] = event.plan or event.program
             case RunEnded():
-                ends[event.run] = event.status + (f": {event.error}" if event.error else "")
+                ends[event.run] = ending(event.status, event.error)
             case GenerationEnded():
                 made.setdefault(event.run, []).append(event)
             case _:

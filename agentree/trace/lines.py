@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from agentree import events as ev
-from agentree.events import STOPPED
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
-from agentree.trace.text import amount, count, duration, escape, one_line, plural
+from agentree.trace.text import amount, count, duration, ending, escape, one_line, plural
 
 _STEP = 0.25
 """Share of a fetch or a conversion between two lines about it."""
@@ -75,11 +74,10 @@ class LineView:
                 return f"run {who}: {one_line(event.input)}"
             case ev.RunEnded():
                 said = one_line(event.error or event.output)
-                return f"run {who} {event.status}" + (f": {said}" if said else "")
-            case ev.NodeEnded(error=error) if error.startswith(ev.WAITS):
-                return f"{where}{one_line(error)}"
+                return f"run {who} {ending(event.status, said)}"
             case ev.NodeEnded(error=error) if error:
-                return f"{where}{'' if error.startswith(STOPPED) else 'failed: '}{one_line(error)}"
+                failed = error != "cancelled" and not error.startswith((ev.STOPPED, ev.WAITS))
+                return f"{where}{'failed: ' if failed else ''}{one_line(error)}"
             case ev.NodeRestored():
                 return f"{where}from the journal"
             case ev.QuestionAsked():

@@ -11,7 +11,7 @@ from agentree.trace.figures import Figures
 from agentree.trace.glyphs import ASCII, COLOURED, KINDS, Glyphs, bar, clip, wrap
 from agentree.trace.rows import Rest, Row, all_rows, fitting
 from agentree.trace.state import Picture
-from agentree.trace.text import count, duration, escape
+from agentree.trace.text import count, duration, escape, in_words
 from agentree.trace.tree import Branch, Call, RunView, Status, Tokens, Writing
 
 _STATUS_STYLE: dict[Status, str] = {
@@ -21,6 +21,7 @@ _STATUS_STYLE: dict[Status, str] = {
     "failed": "bold red",
     "cancelled": "yellow",
     "waiting": "yellow",
+    "limit": "yellow",
 }
 _WRITTEN_LINES = 4
 """Lines of generated text under the tree."""
@@ -127,8 +128,8 @@ class Drawing:
     def _rest(self, line: Text, row: Row) -> Text:
         assert isinstance(row.item, Rest)
         states = row.item.statuses()
-        each = ", ".join(f"{states[status]} {status}" for status in _STATUS_STYLE if states[status])
-        said = f": {each}" if len(states) > 1 else f", {next(iter(states))}"
+        each = ", ".join(f"{states[status]} {in_words(status)}" for status in _STATUS_STYLE if states[status])
+        said = f": {each}" if len(states) > 1 else f", {in_words(next(iter(states)))}"
         room = self.label + self.bar - line.cell_len - 1
         line.append(clip(f"{self.glyphs.more} {len(row.item.items)} more{said}", room, self.glyphs), "dim")
         return self._numbers(line, self._tokens(row), strong=False)
@@ -157,7 +158,7 @@ class Drawing:
             n, shared = item.forks[-1]
             line.append(clip(f"{n} share {count(shared)} tokens", self.bar - 1, self.glyphs), "dim")
         elif item.error:
-            style = "yellow" if item.shown_status == "waiting" else "red"
+            style = "red" if item.shown_status == "failed" else "yellow"
             line.append(clip(item.error, self.bar - 1, self.glyphs), style)
         return self._numbers(line, tokens, strong=self._measured(row))
 

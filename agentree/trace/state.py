@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from agentree import events as ev
-from agentree.events import STOPPED
 from agentree.trace.history import History
 from agentree.trace.places import Places
 from agentree.trace.tree import KEPT_TEXT, Branch, Call, Forming, RunView, Status, Tokens, Writing
@@ -282,8 +281,10 @@ class Picture:
 
 
 def _ended_as(error: str) -> Status:
-    if error == "cancelled" or error.startswith(STOPPED):
+    if error == "cancelled":
         return "cancelled"
+    if error.startswith(ev.STOPPED):
+        return "limit"
     if error.startswith(ev.WAITS):
         return "waiting"
     return "failed" if error else "done"

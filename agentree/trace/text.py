@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from agentree.events import STOPPED, WAITS
+
 _ESCAPED_KINDS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 """Zero-width joiners: format characters that emoji and several scripts can't do without."""
@@ -75,3 +77,15 @@ def amount(done: int, total: int, unit: str) -> str:
         size = f"{done / 1e6:.1f}"
         return f"{size} of {total / 1e6:.1f} MB" if total else f"{size} MB"
     return f"{done:,} of {total:,} {unit}" if total else f"{done:,} {unit}"
+
+
+def in_words(status: str) -> str:
+    """How a status is told."""
+    return "stopped by a limit" if status == "limit" else status
+
+
+def ending(status: str, said: str) -> str:
+    """How a run ended, in words: with an output, or with why it has none."""
+    if status in ("limit", "waiting") and said.startswith((STOPPED, WAITS)):
+        return said
+    return in_words(status) + (f": {said}" if said else "")

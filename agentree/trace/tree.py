@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-Status = Literal["idle", "running", "done", "failed", "cancelled", "waiting"]
+Status = Literal["idle", "running", "done", "failed", "cancelled", "waiting", "limit"]
+"""Of a run, a path, a call. "limit": a limit of the program has stopped it."""
 
 KEPT_TEXT = 4000
 """Characters of one text that a view keeps; a trace file keeps all of it."""
@@ -173,7 +174,7 @@ class Branch:
             return self.status
         below = {child.shown_status for child in self.children.values()}
         below |= {"running" if call.status == "running" else "done" for call in self.calls}
-        order: tuple[Status, ...] = ("running", "waiting", "failed", "cancelled", "done", "idle")
+        order: tuple[Status, ...] = ("running", "waiting", "failed", "limit", "cancelled", "done", "idle")
         return next(status for status in order if status in below)
 
     @property

@@ -21,8 +21,9 @@ Kind = Literal[
     "waiting",
     "ended",
 ]
-Status = Literal["running", "waiting", "stopped", "done", "failed", "cancelled"]
-"""A run that is done or cancelled is over; every other one can be resumed."""
+Status = Literal["running", "waiting", "stopped", "limit", "done", "failed", "cancelled"]
+"""A run that is done or cancelled is over; every other one can be resumed. "stopped": cut off from outside;
+"limit": by a limit of its program."""
 OVER: frozenset[str] = frozenset({"done", "cancelled"})
 
 
