@@ -115,3 +115,16 @@ def test_lru_order_is_exact_over_many_leaves() -> None:
         miss = cache.find_miss(np.array([i, 1, 2], np.int32))
         assert miss is not None and miss.reason == "evicted" and miss.at == 0
     assert cache.tree == 0
+
+
+def test_a_full_pool_is_evicted_a_little_ahead_and_never_what_is_leased() -> None:
+    cache = Cache(2048)
+    kept = cache.publish(range(1024), cache.allocate(1024), 0)
+    cache.lease(kept.node, owner="a", next_use=1.0)
+    cache.publish(range(2000, 3024), cache.allocate(1024), 0)
+    cache.allocate(1)
+    assert (cache.free, cache.evicted_tokens) == (4, 5)
+    cache.allocate(1022)
+    assert (cache.free, cache.evicted_tokens, cache.idle) == (1, 1024, 1024)
+    cache.allocate(2)
+    assert (cache.free, cache.evicted_tokens) == (0, 1025)

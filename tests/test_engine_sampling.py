@@ -43,6 +43,21 @@ def test_samples_follow_their_distribution(temperature: float, top_p: float) -> 
 
 
 @settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 1500), st.floats(0.3, 3.0), st.floats(0.001, 1.0))
+def test_a_large_vocabulary_is_drawn_from_as_by_the_whole_cumulative_distribution(
+    seed: int, vocab: int, temperature: float, legal: float
+) -> None:
+    logits = row(seed, vocab)
+    mask = np.random.default_rng(seed).random(vocab) < legal
+    mask[seed % vocab] = True
+    made = pick(logits, Sampling(temperature, 1.0, seed), 3, mask)
+    ends = np.cumsum(distribution(np.where(mask, logits, np.float32(-np.inf)), temperature, 1.0))
+    begins = np.concatenate(([0.0], ends))
+    assert mask[made.token]
+    assert begins[made.token] - 1e-5 <= uniform(seed, 3) <= ends[made.token] + 1e-5
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.05, 1.0), st.floats(0.1, 3.0), st.integers(0, 2**63 - 1))
 def test_what_is_drawn_lies_in_the_nucleus_and_under_the_mask(
     seed: int, top_p: float, temperature: float, key: int

@@ -50,15 +50,14 @@ def commit(chunk: Chunk, rows: Rows, *, jump_forward: bool) -> End | None:
 def _verify(sequence: Sequence, chunk: Chunk, rows: Rows, *, jump_forward: bool) -> End | None:
     """Sample, and go on as long as what comes is what was guessed: then the next logits are there as well."""
     begin = sequence.length
-    guessed = sequence.ids[begin : chunk.stop].copy()
+    guessed = sequence.ids[begin : chunk.stop].tolist()
     first = len(rows) - 1 - len(guessed)
     sampled = sequence.sampled
     while True:
         end = _sample(sequence, rows[first + sequence.length - begin], jump_forward=jump_forward)
-        came = sequence.ids[begin : sequence.length]
+        came = sequence.ids[begin : sequence.length].tolist()
         n = min(len(came), len(guessed))
-        differs = np.flatnonzero(came[:n] != guessed[:n])
-        right = int(differs[0]) if len(differs) else n
+        right = next((i for i in range(n) if came[i] != guessed[i]), n)
         sequence.cursor = begin + right
         if end is not None or right < len(came):
             chunk.right = sequence.sampled - sampled - (right < len(came))

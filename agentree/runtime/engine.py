@@ -282,7 +282,7 @@ class Engine:
                     self._settle(chunk, self._speculator)
                 if end is not None:
                     self._finish(sequence, end)
-                elif sequence.generated:
+                elif sequence.generated and self._reporter.heard(sequence):
                     self._report(sequence, sequence.text.take())
             except Exception as error:
                 self._fail(sequence, error)

@@ -1,7 +1,7 @@
 """What the engine tells the world: counters after each step, and events for whoever reads them."""
 
 import time
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Literal
 
 from agentree.events import (
@@ -50,6 +50,10 @@ class Reporter:
                 prompt_tokens=sequence.prompt_length,
             )
         )
+
+    def heard(self, sequence: Sequence) -> bool:
+        """Whether anybody reads what a sequence generates while it does."""
+        return self._bus.watched or sequence.ticket.sink.progress is not None
 
     def text(self, sequence: Sequence, text: str) -> None:
         """Text was generated."""
@@ -146,7 +150,7 @@ class Reporter:
             leased=cache.leased,
             running=len(self._scheduler.running),
             waiting=len(self._scheduler.waiting),
-            **asdict(counters),
+            **vars(counters),
         )
         now = time.monotonic()
         if self._bus.watched and (idle or now - self._pool_state_at > POOL_STATE_INTERVAL):

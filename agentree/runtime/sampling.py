@@ -5,6 +5,7 @@ neighbours, preemption and resume can't change a token (Salmon et al., "Parallel
 1, 2, 3", SC'11, for the idea; the mixer is SplitMix64, Steele et al., OOPSLA'14).
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,11 @@ COLDEST = NEAR_TIE / 100
 """Temperatures below this are greedy: all but near-ties would have less than e^-100 of the probability, and
 dividing by numbers as small as that overflows, or divides by zero where subnormal numbers are flushed.
 """
+
+HOTTEST = 1e30
+"""Above this temperature every legal token is as likely as any other: no difference of logits is left."""
+BLOCK = 256
+"""Tokens whose weights are summed first where one of all is drawn."""
 
 _MASK64 = (1 << 64) - 1
 
@@ -63,41 +69,64 @@ def pick(
     Raises:
         ValueError: The mask allows nothing, or the logits hold NaN.
     """
-    if mask is not None:
-        logits = np.where(mask, logits, np.float32(-np.inf))
-    best = int(logits.argmax())
-    top = float(logits[best])
-    if not np.isfinite(top):
+    logits, ids = (logits, None) if mask is None else _legal(logits, mask)
+    best = int(logits.argmax()) if len(logits) else 0
+    top = float(logits[best]) if len(logits) else -math.inf
+    if not math.isfinite(top):
         raise ValueError("no token can be picked: the mask allows none, or the logits are not finite")
-    norm = log_sum_exp(logits)
-    if sampling.temperature < COLDEST:
-        others = (logits[:best], logits[best + 1 :])
-        second = max((float(part.max()) for part in others if part.size), default=-np.inf)
-        return Pick(best, top - norm, top - second < NEAR_TIE)
-    token = _draw(logits, sampling, uniform(sampling.seed, position))
-    return Pick(token, float(logits[token]) - norm, near_tie=False)
+    behind = logits - np.float32(top)
+    greedy = sampling.temperature < COLDEST
+    near_tie = greedy and int(np.count_nonzero(behind > -NEAR_TIE)) > 1
+    chosen = best if greedy else _draw(behind, sampling, uniform(sampling.seed, position))
+    logprob = float(behind[chosen]) - math.log(float(np.exp(behind, out=behind).sum()))
+    return Pick(chosen if ids is None else int(ids[chosen]), logprob, near_tie)
 
 
 def log_sum_exp(logits: NDArray[np.float32]) -> float:
     """Logarithm of the sum of exponentials of one row."""
     top = logits.max()
-    return float(top + np.log(np.exp(logits - top).sum()))
+    behind = logits - top
+    return float(top) + math.log(float(np.exp(behind, out=behind).sum()))
 
 
-def _draw(logits: NDArray[np.float32], sampling: Sampling, u: float) -> int:
-    """Invert the cumulative distribution at `u`, in double precision."""
-    scaled = (logits.astype(np.float64) - float(logits.max())) / sampling.temperature
-    probs = np.exp(scaled)
-    probs /= probs.sum()
-    if sampling.top_p >= 1:
-        cumulative, order = np.cumsum(probs), None
-    else:
-        # All tokens below this share together can't make up what the nucleus leaves out.
-        likely = np.flatnonzero(probs >= (1 - sampling.top_p) / len(probs))
-        # A stable order keeps equal probabilities in token order, the same on every machine.
-        order = likely[np.argsort(-probs[likely], kind="stable")]
-        cumulative = np.cumsum(probs[order])
-        cumulative = cumulative[: int(np.searchsorted(cumulative, sampling.top_p)) + 1]
-    index = int(np.searchsorted(cumulative, u * float(cumulative[-1]), side="right"))
-    index = min(index, len(cumulative) - 1)
-    return index if order is None else int(order[index])
+def _legal(
+    logits: NDArray[np.float32], mask: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.intp] | None]:
+    """The legal logits with their tokens; where nearly all are legal, all of them, the others at -inf."""
+    if np.count_nonzero(mask) <= len(mask) * 7 // 8:
+        ids = np.flatnonzero(mask)
+        return logits[ids], ids
+    masked = logits.copy()
+    np.copyto(masked, np.float32(-np.inf), where=~mask)
+    return masked, None
+
+
+def _draw(behind: NDArray[np.float32], sampling: Sampling, u: float) -> int:
+    """Invert the cumulative distribution of logits, of which the greatest is 0, or of its nucleus at `u`."""
+    weights = behind / np.float32(min(sampling.temperature, HOTTEST))
+    np.exp(weights, out=weights)
+    top_p = sampling.top_p
+    if top_p >= 1:
+        starts = np.arange(0, len(weights), BLOCK)
+        block, u = _invert(np.add.reduceat(weights, starts), u)
+        inside = weights[starts[block] : starts[block] + BLOCK]
+        return int(starts[block]) + _invert(inside, u)[0]
+    # All tokens below this share together can't make up what the nucleus leaves out.
+    total = float(weights.sum())
+    likely = np.flatnonzero(weights >= total * (1 - top_p) / len(weights))
+    # A stable order keeps equal probabilities in token order, the same on every machine.
+    order = likely[np.argsort(-weights[likely], kind="stable")]
+    enough = np.cumsum(weights[order], dtype=np.float64).searchsorted(top_p * total)
+    order = order[: int(enough) + 1]
+    return int(order[_invert(weights[order], u)[0]])
+
+
+def _invert(weights: NDArray[np.float32], u: float) -> tuple[int, float]:
+    """Where the cumulative sum of weights exceeds its share `u`, and how much of that weight is used up."""
+    cumulative = np.cumsum(weights, dtype=np.float64)
+    total = float(cumulative[-1])
+    goal = u * total
+    # Rounding may take the goal to the whole sum, and so past the last token that has any weight.
+    at = min(int(cumulative.searchsorted(goal, "right")), int(cumulative.searchsorted(total)))
+    before = float(cumulative[at - 1]) if at else 0.0
+    return at, (goal - before) / float(weights[at])

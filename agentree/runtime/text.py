@@ -27,6 +27,8 @@ class TextStream:
         begin = max(0, len(self._data) - self._longest + 1)
         self._data += self._token_bytes(token) or b""
         self._ends.append(len(self._data))
+        if not self._stop:
+            return False
         found = [at for s in self._stop if (at := self._data.find(s, begin)) >= 0]
         if found:
             self.stopped_at = min(found)

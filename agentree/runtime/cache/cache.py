@@ -21,6 +21,8 @@ from agentree.runtime.cache.tree import Lock, Tree
 
 SHOWN = 24
 """Characters of a prompt that the words about a miss show, and how many tokens are spelled for them."""
+SPARE = 512
+"""One in so many slots is freed in advance where one has to be: who decodes asks for one at a time."""
 REPORTS = 10_000
 """Reports kept for a caller that does not take them."""
 
@@ -118,7 +120,8 @@ class Cache:
         if missing > 0:
             if missing > self.evictable:
                 raise OutOfSlots(needed=n, free=self.free, evictable=self.evictable)
-            self.evict(missing, by=by)
+            unclaimed = self.evictable - self.idle
+            self.evict(max(missing, min(missing + self.size // SPARE, unclaimed)), by=by)
         return self._slots.take(n)
 
     def release(self, slots: npt.ArrayLike) -> None:
