@@ -23,13 +23,13 @@ from agentree.graph.reduce import Collect, Selector
 from agentree.tools import Tool
 
 
-def fingerprint(definition: Definition, schemas: dict[str, Any]) -> str:
+def fingerprint(definition: Definition, types: dict[str, Any]) -> str:
     """A digest of what a run depends on: nodes and their types, ways, tools and static prefixes.
 
     Not of the code of functions, prompts and reducers, nor of limits: these may be mended before a run is
-    resumed. `schemas` describes the declared types.
+    resumed. `types` describes the declared classes.
     """
-    text = json.dumps([_program(definition), schemas], sort_keys=True, default=repr)
+    text = json.dumps([_program(definition), types], sort_keys=True, default=repr)
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 

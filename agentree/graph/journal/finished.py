@@ -17,7 +17,7 @@ from agentree.graph.journal.opened import (
     refuse_change,
     values_of,
 )
-from agentree.graph.journal.values import NeedsRuntime, Unstorable
+from agentree.graph.journal.unstorable import NeedsRuntime, Unstorable
 from agentree.graph.nodes import Definition
 
 

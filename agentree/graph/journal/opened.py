@@ -27,7 +27,8 @@ from agentree.graph.journal.log import RunLog
 from agentree.graph.journal.past import Body, Past
 from agentree.graph.journal.questions import Questions
 from agentree.graph.journal.recall import Generations
-from agentree.graph.journal.values import Unstorable, Values
+from agentree.graph.journal.unstorable import Unstorable
+from agentree.graph.journal.values import Values
 from agentree.graph.journal.visits import RunJournal
 from agentree.graph.nodes import Definition
 from agentree.lm.stored import stored
@@ -205,7 +206,7 @@ def _accepted(definition: Definition, values: Values, lm: "Runtime", begun: Begu
     transcript = begun.transcript
     return {
         "program": definition.name,
-        "fingerprint": fingerprint(definition, values.schemas()),
+        "fingerprint": fingerprint(definition, values.described()),
         "tokens": _tokens(lm),
         "input": write(begun.input, "input"),
         "state": write(begun.state, "state"),
@@ -258,7 +259,7 @@ def refuse_change(definition: Definition, values: Values, run: str, accepted: Bo
         raise JournalError(
             f"run {run!r} is one of the program {accepted['program']!r}, not of {definition.name!r}"
         )
-    if changed != "accept" and fingerprint(definition, values.schemas()) != accepted["fingerprint"]:
+    if changed != "accept" and fingerprint(definition, values.described()) != accepted["fingerprint"]:
         raise JournalError(
             f"the program {definition.name!r} has changed since run {run!r} began (its nodes, ways, types, "
             "tools or system messages): resume it with the program that it began with, or with "

@@ -13,7 +13,8 @@ from agentree.graph.journal.log import RunLog
 from agentree.graph.journal.past import Body, Spent
 from agentree.graph.journal.questions import Questions
 from agentree.graph.journal.recall import Generations
-from agentree.graph.journal.values import Unstorable, Values
+from agentree.graph.journal.unstorable import Unstorable
+from agentree.graph.journal.values import Values
 from agentree.graph.nodes import CallNode, LlmNode, NodeSpec, SampleNode, StepNode, ToolsNode
 from agentree.graph.task import Task
 from agentree.tools import ToolCalls, ToolResult

@@ -1,0 +1,75 @@
+"""What instances of a program's own classes are made of.
+
+All of it is seen, not only the declared fields, so that an instance can be made again without its
+constructor, validators or setters: as it was, also where its type would not take what was put into it later.
+"""
+
+import inspect
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, cast
+
+from pydantic import BaseModel, RootModel
+
+BASES: tuple[type[Any], ...] = (
+    *(OrderedDict, defaultdict, deque, dict, list, set, frozenset, tuple),
+    *(bytearray, bytes, str, int, float, complex),
+)
+"""What a class may inherit its content from, the more special ones first."""
+_ROOTS: frozenset[Any] = frozenset({*BASES, Counter, object, BaseModel, RootModel, Generic, Protocol})
+
+
+def is_typed_dict(cls: type[Any]) -> bool:
+    """Whether a class only describes dicts."""
+    return issubclass(cls, dict) and hasattr(cast("Any", cls), "__required_keys__")
+
+
+def base_of(cls: type[Any]) -> type[Any] | None:
+    """The builtin container or plain type that a class inherits from, if it does."""
+    return next((base for base in BASES if issubclass(cls, base)), None)
+
+
+def is_made_of_attributes(cls: type[Any]) -> bool:
+    """Whether attributes, and the content of a builtin that it inherits from, are all that an instance is."""
+    known = is_dataclass(cls) or issubclass(cls, BaseModel) or base_of(cls) is not None
+    return known and not issubclass(cls, Enum) and not any(map(_is_foreign, cls.__mro__))
+
+
+def _is_foreign(cls: Any) -> bool:
+    """Classes of the standard library keep what they are where only they find it."""
+    if cls in _ROOTS or (inspect.isabstract(cls) and not cls.__dict__.get("__slots__")):
+        return False
+    module = cls.__module__.partition(".")[0]
+    return module in sys.stdlib_module_names and module not in ("__main__", "abc", "typing", "contextlib")
+
+
+def slots(cls: type) -> Iterator[tuple[str, Any]]:
+    """The slots of a class and those that it inherits from, with their descriptors."""
+    for one in cls.__mro__:
+        names: Any = one.__dict__.get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in ("__dict__", "__weakref__"):
+                hidden = name.startswith("__") and not name.endswith("__")
+                found = f"_{one.__name__.lstrip('_')}{name}" if hidden else name
+                yield found, one.__dict__[found]
+
+
+def attributes(value: Any, known_slots: tuple[tuple[str, Any], ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is in its `__dict__` and what is in its slots; what is not set is not there."""
+    found: dict[str, Any] = {}
+    for name, slot in known_slots:
+        try:
+            found[name] = slot.__get__(value)
+        except AttributeError:
+            continue
+    return getattr(value, "__dict__", {}), found
+
+
+def field_names(cls: type[Any]) -> list[str]:
+    """The declared fields of a dataclass or model."""
+    if issubclass(cls, BaseModel):
+        return list(cls.model_fields)
+    return [f.name for f in fields(cls)] if is_dataclass(cls) else []
