@@ -28,9 +28,10 @@ def new_state(definition: Definition, given: Any = UNSET) -> Any:
     """The state that a program begins with: as given, else made. Raises GraphError where there is none."""
     kind = definition.state
     if given is not UNSET:
-        if isinstance(kind, type) and not isinstance(given, kind):
+        if isinstance(kind, type) and not matches(given, kind):
             raise GraphError(
                 f"program {definition.name!r} has state {kind.__name__}, not {type(given).__name__}"
+                f"{_lacking(kind, given)}"
             )
         return given
     if kind is None:
@@ -41,6 +42,13 @@ def new_state(definition: Definition, given: Any = UNSET) -> Any:
         raise GraphError(
             f"program {definition.name!r} can't make its state {kind.__name__}() ({e}): pass state="
         ) from e
+
+
+def _lacking(kind: Any, given: Any) -> str:
+    """The first key that a TypedDict needs and that is not there."""
+    needed: frozenset[str] = getattr(kind, "__required_keys__", frozenset[str]())
+    missing = [key for key in sorted(needed) if isinstance(given, dict) and key not in given]
+    return f" without {missing[0]!r}" if missing else ""
 
 
 def check_output(program: str, kind: Any, path: str, made: object) -> None:

@@ -13,8 +13,15 @@ LIMIT = 2000
 
 
 def shown(value: object, limit: int = LIMIT) -> str:
-    """A value as a reader would want to see it, cut to `limit` characters."""
-    text = _text(value)
+    """A value as a reader would want to see it, cut to `limit` characters.
+
+    Never raises: what has no text as JSON (bytes that are no UTF-8) is shown as Python shows it, and what has
+    none at all by its type.
+    """
+    try:
+        text = _text(value)
+    except Exception:
+        text = _as_python(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -22,6 +29,13 @@ def one_line(error: BaseException) -> str:
     """What went wrong, in one line."""
     reason = " ".join(str(error).split())
     return shown(f"{type(error).__name__}: {reason}" if reason else type(error).__name__)
+
+
+def _as_python(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 def _text(value: object) -> str:

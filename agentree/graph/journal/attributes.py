@@ -8,11 +8,15 @@ import inspect
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, cast
+from typing import Annotated, Any, Generic, Protocol, cast, get_type_hints
 
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, PydanticUserError, RootModel
+from pydantic.dataclasses import is_pydantic_dataclass
+
+from agentree.graph.journal.unstorable import Unstorable, first_lines
 
 BASES: tuple[type[Any], ...] = (
     *(OrderedDict, defaultdict, deque, dict, list, set, frozenset, tuple),
@@ -73,3 +77,44 @@ def field_names(cls: type[Any]) -> list[str]:
     if issubclass(cls, BaseModel):
         return list(cls.model_fields)
     return [f.name for f in fields(cls)] if is_dataclass(cls) else []
+
+
+def hints(cls: type[Any]) -> dict[str, Any]:
+    """The types of a class's fields. Raises Unstorable where they can't be resolved."""
+    try:
+        known = _pydantic_fields(cls)
+        if known is not None:
+            return known
+        found = get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError, PydanticUserError) as e:
+        raise Unstorable(
+            f"values of {cls.__name__}",
+            f"its annotations can't be resolved ({first_lines(e)}): write the types",
+        ) from e
+    names = field_names(cls) if is_dataclass(cls) else found
+    return {name: found[name] for name in names if name in found}
+
+
+def _pydantic_fields(cls: Any) -> dict[str, Any] | None:
+    if issubclass(cls, BaseModel):
+        cls.model_rebuild()
+        fields: Any = cls.model_fields
+    elif is_pydantic_dataclass(cls):
+        fields = cast("Any", cls).__pydantic_fields__
+    else:
+        return None
+    found: dict[str, Any] = {}
+    for name, info in fields.items():
+        found[name] = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+    return found | _private(cls)
+
+
+def _private(cls: Any) -> dict[str, Any]:
+    """Private attributes of a model, as far as their annotations can be resolved."""
+    found: dict[str, Any] = {}
+    for one in cls.__mro__:
+        names = set(getattr(one, "__private_attributes__", ())) & set(inspect.get_annotations(one))
+        with suppress(Exception):  # an annotation is any expression
+            hints = inspect.get_annotations(one, eval_str=True) if names else {}
+            found |= {name: hints[name] for name in names if name not in found}
+    return found

@@ -5,7 +5,6 @@ the program does not have.
 """
 
 import inspect
-import re
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import (
@@ -32,23 +31,22 @@ from typing import (
     cast,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
-from pydantic.dataclasses import is_pydantic_dataclass
 
 from agentree.graph.flow import show
 from agentree.graph.frozen import FrozenDict, FrozenList, FrozenSet
 from agentree.graph.journal.attributes import (
     base_of,
     field_names,
+    hints,
     is_made_of_attributes,
     is_typed_dict,
     slots,
 )
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD
-from agentree.graph.journal.unstorable import Unstorable, first_lines
+from agentree.graph.journal.unstorable import Unstorable
 from agentree.lm.generation import Generation
 from agentree.messages import Message
 from agentree.tools import ToolCall, ToolCalls, ToolResult
@@ -62,7 +60,6 @@ _PLAIN = frozenset({*PLAIN_CLASSES, *CONTAINERS, *STANDARD, *_KNOWN, object, Gen
 _ONCE = (Callable, Iterator, AsyncIterator, Generator, AsyncGenerator, Awaitable, type)
 """What can't be written whatever it holds."""
 _NO_TYPES = (Any, object, None, ..., Literal)
-_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
 
 class Classes:
@@ -137,6 +134,10 @@ class Classes:
         """Each declared class in words: tells whether types have changed."""
         return {name: self._description(cls) for name, cls in self._named.items() if cls not in _KNOWN}
 
+    def fields(self) -> dict[str, list[str]]:
+        """The fields of each declared class."""
+        return {name: field_names(cls) for name, cls in self._named.items() if cls not in _KNOWN}
+
     def _description(self, cls: type[Any]) -> Any:
         if issubclass(cls, Enum):
             return {name: _words(member.value) for name, member in cls.__members__.items()}
@@ -145,7 +146,7 @@ class Classes:
                 return self._adapters[cls].json_schema()
             except (PydanticUserError, ValueError, TypeError):
                 return None
-        return {name: _words(form) for name, form in _hints(cls).items()}
+        return {name: _words(form) for name, form in hints(cls).items()}
 
     # ----------------------------------------------------------------------------------------- walking
 
@@ -209,7 +210,7 @@ class Classes:
             self._add(cls)
 
     def _take_fields(self, cls: type[Any]) -> None:
-        for name, form in _hints(cls).items():
+        for name, form in hints(cls).items():
             try:
                 self._take_field(form)
             except Unstorable as e:
@@ -254,47 +255,6 @@ def is_transcript(cls: type[Any]) -> bool:
     return issubclass(cls, Conversation)
 
 
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    """The types of a class's fields. Raises Unstorable where they can't be resolved."""
-    try:
-        known = _pydantic_fields(cls)
-        if known is not None:
-            return known
-        found = get_type_hints(cls, include_extras=True)
-    except (NameError, TypeError, PydanticUserError) as e:
-        raise Unstorable(
-            f"values of {cls.__name__}",
-            f"its annotations can't be resolved ({first_lines(e)}): write the types",
-        ) from e
-    names = field_names(cls) if is_dataclass(cls) else found
-    return {name: found[name] for name in names if name in found}
-
-
-def _pydantic_fields(cls: Any) -> dict[str, Any] | None:
-    if issubclass(cls, BaseModel):
-        cls.model_rebuild()
-        fields: Any = cls.model_fields
-    elif is_pydantic_dataclass(cls):
-        fields = cast("Any", cls).__pydantic_fields__
-    else:
-        return None
-    found: dict[str, Any] = {}
-    for name, info in fields.items():
-        found[name] = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
-    return found | _private(cls)
-
-
-def _private(cls: Any) -> dict[str, Any]:
-    """Private attributes of a model, as far as their annotations can be resolved."""
-    found: dict[str, Any] = {}
-    for one in cls.__mro__:
-        names = set(getattr(one, "__private_attributes__", ())) & set(inspect.get_annotations(one))
-        with suppress(Exception):  # an annotation is any expression
-            hints = inspect.get_annotations(one, eval_str=True) if names else {}
-            found |= {name: hints[name] for name in names if name not in found}
-    return found
-
-
 def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
     try:
         return TypeAdapter[Any](cls)
@@ -317,6 +277,4 @@ def _several(name: str) -> Unstorable:
 
 
 def _words(form: object) -> str:
-    """The same in every process."""
-    text = repr(form) if not isinstance(form, type) and get_origin(form) is None else show(form)
-    return _ADDRESS.sub("", text)
+    return repr(form) if not isinstance(form, type) and get_origin(form) is None else show(form)

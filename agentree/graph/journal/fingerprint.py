@@ -1,6 +1,7 @@
 """Whether a program is still the one that a run began with."""
 
 import json
+import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, cast
@@ -22,6 +23,9 @@ from agentree.graph.nodes import (
 from agentree.graph.reduce import Collect, Selector
 from agentree.tools import Tool
 
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+"""What differs between processes in the text of a function or object."""
+
 
 def fingerprint(definition: Definition, types: dict[str, Any]) -> str:
     """A digest of what a run depends on: nodes and their types, ways, tools and static prefixes.
@@ -29,7 +33,12 @@ def fingerprint(definition: Definition, types: dict[str, Any]) -> str:
     Not of the code of functions, prompts and reducers, nor of limits: these may be mended before a run is
     resumed. `types` describes the declared classes.
     """
-    text = json.dumps([_program(definition), types], sort_keys=True, default=repr)
+    return digest([_program(definition), types])
+
+
+def digest(description: Any) -> str:
+    """Of JSON values, the same in every process."""
+    text = _ADDRESS.sub("", json.dumps(description, sort_keys=True, default=repr))
     return blake2b(text.encode(), digest_size=12).hexdigest()
 
 

@@ -207,6 +207,7 @@ def _accepted(definition: Definition, values: Values, lm: "Runtime", begun: Begu
     return {
         "program": definition.name,
         "fingerprint": fingerprint(definition, values.described()),
+        "types": values.versions(),
         "tokens": _tokens(lm),
         "input": write(begun.input, "input"),
         "state": write(begun.state, "state"),
@@ -254,12 +255,19 @@ def _refuse_other_tokens(lm: "Runtime", run: str, accepted: Body) -> None:
 
 
 def refuse_change(definition: Definition, values: Values, run: str, accepted: Body, changed: Changed) -> None:
-    """Raises JournalError for a program that is not the one that the run began with."""
+    """Raises JournalError for a program that is not the one that the run began with.
+
+    Where the change is accepted, `values` are read as far as they still fit.
+    """
     if accepted["program"] != definition.name:
         raise JournalError(
             f"run {run!r} is one of the program {accepted['program']!r}, not of {definition.name!r}"
         )
-    if changed != "accept" and fingerprint(definition, values.described()) != accepted["fingerprint"]:
+    if fingerprint(definition, values.described()) == accepted["fingerprint"]:
+        return
+    if changed == "accept":
+        values.follow(accepted["types"])
+    else:
         raise JournalError(
             f"the program {definition.name!r} has changed since run {run!r} began (its nodes, ways, types, "
             "tools or system messages): resume it with the program that it began with, or with "

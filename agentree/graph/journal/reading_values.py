@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from agentree.graph.journal.attributes import base_of
+from agentree.graph.journal.changes import settle
 from agentree.graph.journal.classes import Classes
 from agentree.graph.journal.standard import BY_NAME, PLAIN, unplain
 from agentree.graph.journal.unstorable import NeedsRuntime, Unstorable, first_lines
@@ -30,11 +31,14 @@ class Reader:
         base: "Transcript | None",
         empty: "Transcript | None",
         tools: Iterable[Tool[..., Any]],
+        changed: Mapping[str, list[str]],
     ) -> None:
+        """`changed`: by name, the fields that classes had which have changed since."""
         self._classes = classes
         self._base = base
         self._empty = empty
         self._tools = tools
+        self._changed = changed
         self._objects: list[Any] = []
         """In the order in which they begin, as the writer counts."""
 
@@ -135,12 +139,17 @@ class Reader:
         else:
             made = self._begun(cast("Any", base).__new__(cls))
             self._fill(base, made, found)
-        for name, inner in found.get("v", {}).items():
-            made.__dict__[name] = self.read(inner)
-        if "s" in found:
+        attached = {name: self.read(inner) for name, inner in found.get("v", {}).items()}
+        in_slots = {name: self.read(inner) for name, inner in found.get("s", {}).items()}
+        if found["of"] in self._changed:
+            settle(cls, made, attached | in_slots, self._changed[found["of"]])
+            return made
+        if attached:
+            made.__dict__.update(attached)
+        if in_slots:
             slots = dict(self._classes.slots(cls))
-            for name, inner in found["s"].items():
-                slots[name].__set__(made, self.read(inner))
+            for name, inner in in_slots.items():
+                slots[name].__set__(made, inner)
         return made
 
     def _whole(self, base: type[Any], content: Any) -> list[Any]:

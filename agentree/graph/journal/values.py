@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentree.graph.journal.classes import Classes
+from agentree.graph.journal.fingerprint import digest
 from agentree.graph.journal.reading_values import Reader
 from agentree.graph.journal.unstorable import Unstorable, first_lines
 from agentree.graph.journal.writing import Writer
@@ -29,6 +30,8 @@ class Values:
         """`forms` are the declared types, each with the words that say where it is declared."""
         self._tools = tuple(tools)
         self._classes = Classes(forms)
+        self._changed: dict[str, list[str]] = {}
+        """By name, the fields that classes had which have changed since."""
 
     def write(self, value: Any, base: "Transcript | None" = None) -> Any:
         """A value as JSON values. Transcripts in it are written as what they add to `base`.
@@ -46,7 +49,7 @@ class Values:
         Raises Unstorable where it does not fit, NeedsRuntime where it holds a transcript and `empty` is None.
         """
         try:
-            return Reader(self._classes, base, empty, self._tools).read(data)
+            return Reader(self._classes, base, empty, self._tools, self._changed).read(data)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
             raise Unstorable("a value that does not fit", f"its types have changed ({first_lines(e)})") from e
 
@@ -54,8 +57,20 @@ class Values:
         self, data: Mapping[str, Any], base: "Transcript | None", empty: "Transcript | None"
     ) -> "Transcript":
         """A transcript that `stored` wrote."""
-        return Reader(self._classes, base, empty, self._tools).transcript(data)
+        return Reader(self._classes, base, empty, self._tools, self._changed).transcript(data)
 
     def described(self) -> dict[str, Any]:
         """Each declared class in words: tells whether types have changed."""
         return self._classes.described()
+
+    def versions(self) -> dict[str, Any]:
+        """Each declared class by a digest and its fields: what `follow` is given when a run is resumed."""
+        fields = self._classes.fields()
+        return {name: [digest(about), fields[name]] for name, about in self.described().items()}
+
+    def follow(self, versions: Mapping[str, Any]) -> None:
+        """Read what was written by these versions of the classes: as far as they have changed, fit it."""
+        now = self.versions()
+        for name, (known, fields) in versions.items():
+            if name in now and now[name][0] != known:
+                self._changed[name] = fields

@@ -1,0 +1,212 @@
+"""What a program can hold without a journal it can hold with one: types of outputs, states and answers."""
+
+import enum
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from exactly import difference
+from journal_harness import Stop, once
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, computed_field
+
+from agentree.errors import GraphError, JournalError
+from agentree.graph import Ctx, Graph, Program
+from agentree.messages import Message, user
+from agentree.testing import ScriptedRuntime
+
+pytestmark = pytest.mark.anyio
+
+
+class Pair(enum.Enum):
+    ONE = (1, "one")
+    TWO = (2, "two")
+
+
+class Options(TypedDict):
+    name: str
+    levels: list[int]
+
+
+class Reading(BaseModel):
+    value: float = 0.0
+    raw: bytes = b""
+    text: str = ""
+    pair: Pair = Pair.ONE
+    exact: Decimal = Decimal(0)
+
+
+@dataclass
+class Gauge:
+    value: float = 0.0
+    limits: tuple[float, float] = (0.0, 1.0)
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    place: str = Field(alias="where-it-is")
+    price: Annotated[int, Field(ge=0, validation_alias="cost")] = 0
+
+    @computed_field
+    @property
+    def loud(self) -> str:
+        return self.place.upper()
+
+
+def checked(value: int) -> int:
+    return value
+
+
+def relay(form: Any, value: Any, seen: list[Any], state: Any = None) -> Program[Any, str, str]:
+    """One step gives a value, the next one takes it; the run can be stopped between them."""
+    g: Any = Graph("relay", state=state, input=str, output=str)
+
+    async def give(ctx: Ctx[Any], text: str) -> Any:
+        return value() if callable(value) else value
+
+    async def take(ctx: Ctx[Any], given: Any) -> str:
+        seen.append(given)
+        if len(seen) == 1:
+            raise Stop
+        return "taken"
+
+    give.__annotations__["return"] = take.__annotations__["given"] = form
+    first, last = g.step(give), g.step(take)
+    g.edge(g.start, first)
+    g.edge(first, last)
+    g.edge(last, g.end)
+    return g.compile()
+
+
+def surprising() -> Reading:
+    made = Reading(raw=b"\xff\xfe", text="\ud800", pair=Pair.TWO)
+    made.value, made.exact = 3, Decimal("NaN")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        (Annotated[int, Field(ge=1)], 3),
+        (list[Annotated[str, Field(max_length=3)]], ["a", "b"]),
+        (
+            dict[str, Annotated[list[Annotated[int, AfterValidator(checked)]], Field(min_length=1)]],
+            {"a": [1]},
+        ),
+        (Options, {"name": "a", "levels": [1]}),
+        (list[Options] | None, [{"name": "a", "levels": [1]}]),
+        (Reading, surprising()),
+        (Gauge, Gauge(3, (0, 1))),
+        (Pair, Pair.TWO),
+        (Answer, Answer.model_validate({"place": "here", "cost": 3})),
+        (float | Decimal | int, Decimal("sNaN")),
+    ],
+    ids=str,
+)
+async def test_outputs_of_any_type_survive(journal: Path, form: Any, value: Any) -> None:
+    seen: list[Any] = []
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(Stop):
+            await relay(form, value, seen).run("x", lm=lm, journal=journal, run_id="a")
+        assert await relay(form, value, seen).resume("a", lm=lm, journal=journal) == "taken"
+    assert difference(seen[1], seen[0]) is None
+
+
+async def test_a_typed_dict_is_a_state(journal: Path) -> None:
+    stop = once()
+    g = Graph("dicts", state=Options, input=str, output=str)
+
+    @g.step
+    async def change(ctx: Ctx[Options], text: str) -> str:
+        ctx.state["levels"].append(2)
+        return text
+
+    @g.step
+    async def look(ctx: Ctx[Options], text: str) -> str:
+        stop()
+        return f"{ctx.state}"
+
+    g.edge(g.start, change)
+    g.edge(change, look)
+    g.edge(look, g.end)
+    program, state = g.compile(), Options(name="a", levels=[1])
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(Stop):
+            await program.run("x", lm=lm, state=state, journal=journal, run_id="a")
+        assert await program.resume("a", lm=lm, journal=journal) == "{'name': 'a', 'levels': [1, 2]}"
+        with pytest.raises(GraphError, match="has state Options, not list"):
+            await program.run("x", lm=lm, state=[])  # pyright: ignore[reportArgumentType]
+        with pytest.raises(GraphError, match=r"has state Options, .*'levels'"):
+            await program.run("x", lm=lm, state={"name": "a"})  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_model_with_aliases_answers(journal: Path) -> None:
+    stop, said = once(), list[Answer]()
+    g = Graph("answers", input=str, output=str)
+
+    @g.llm(Answer, max_tokens=100)
+    def ask(ctx: Ctx, text: str) -> Message:
+        return user(text)
+
+    @g.step
+    async def tell(ctx: Ctx, answer: Answer) -> str:
+        said.append(answer)
+        stop()
+        return f"{answer.loud} {answer.price}"
+
+    g.edge(g.start, ask)
+    g.edge(ask, tell)
+    g.edge(tell, g.end)
+    program = g.compile()
+    async with ScriptedRuntime({"ask": '{"where-it-is": "there", "cost": 3}'}) as lm:
+        with pytest.raises(Stop):
+            await program.run("x", lm=lm, journal=journal, run_id="a")
+        assert await program.resume("a", lm=lm, journal=journal) == "THERE 3"
+    assert difference(said[1], said[0]) is None
+
+
+async def test_the_field_is_named_that_can_not_be_stored(journal: Path) -> None:
+    @dataclass
+    class Loose:
+        parts: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    program = relay(Loose, lambda: Loose({"a": [1, object()]}), [])
+    async with ScriptedRuntime({}) as lm:
+        why = r"node 'give' gave what a journal can't store: .* type object, .*at Loose\.parts\['a'\]\[1\]: "
+        with pytest.raises(JournalError, match=why):
+            await program.run("x", lm=lm, journal=journal)
+
+
+# --------------------------------------------------------------------------------- changed programs
+
+
+def boxes(name: str, **fields: Any) -> Any:
+    made = type(name, (), {"__annotations__": {k: v[0] for k, v in fields.items()}, "__qualname__": name})
+    for key, (_, *default) in fields.items():
+        if default:
+            setattr(made, key, default[0])
+    return dataclass(made)
+
+
+async def test_types_that_changed_are_read_as_far_as_they_fit(journal: Path) -> None:
+    before = boxes("Box", x=(int,), gone=(str, "a"))
+    async with ScriptedRuntime({}) as lm:
+        for run in ("a", "b", "c", "d"):
+            with pytest.raises(Stop):
+                await relay(before, before(1, "b"), []).run("x", lm=lm, journal=journal, run_id=run)
+
+        async def resumed(run: str, form: Any, **how: Any) -> Any:
+            seen: list[Any] = [None]
+            await relay(form, None, seen).resume(run, lm=lm, journal=journal, **how)
+            return seen[1]
+
+        after = boxes("Box", x=(int,), new=(list[int], field(default_factory=list[int])))
+        with pytest.raises(JournalError, match="has changed since run 'a' began"):
+            await resumed("a", after)
+        assert await resumed("a", after, changed="accept") == after(1)
+        with pytest.raises(JournalError, match=r"type Box that was written before it had 'new': .*default"):
+            await resumed("b", boxes("Box", x=(int,), new=(int,)), changed="accept")
+        with pytest.raises(JournalError, match=r"type Box whose 'x' .*now"):
+            await resumed("c", boxes("Box", x=(str,)), changed="accept")
+        assert (await resumed("d", boxes("Box", x=(float,)), changed="accept")).x == 1
