@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from journal_harness import stopping
 from pydantic import BaseModel
 
 from agentree.errors import (
@@ -470,11 +471,14 @@ async def test_ids_inputs_programs_and_models_that_do_not_fit(journal: Path) -> 
             await echo(out=Loose).resume("a", lm=lm, journal=journal)
         changed = echo(out=Any)
         assert await changed.resume("a", lm=lm, journal=journal, changed="accept") == "x"
+        with stopping(1), pytest.raises(JournalError, match="stopped here"):
+            await echo().run("x", lm=lm, journal=journal, run_id="b")
     other = ScriptedRuntime({})
     async with other as lm:
         lm._home.session.name = "another model"
         with pytest.raises(JournalError, match="was begun with the model 'scripted scripted'"):
-            await echo().resume("a", lm=lm, journal=journal)
+            await echo().resume("b", lm=lm, journal=journal)
+        assert await echo().resume("a", lm=lm, journal=journal) == "x", "what is done needs no model"
 
 
 # ------------------------------------------------------------------------------------------ tools

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from agentree.lm import Runtime
 
 _DAY = 86400.0
+_PATIENCE = 5.0
+"""Seconds that a process is given to stop a run."""
 _CUT_OFF = {"running": "running", "interrupted": "cut off", "cancelled": "cancelled", "failed": "cancelled"}
 """By the status of a run, that of its visits that have begun and not ended; "stopped" in the others."""
 _RESUMABLE = ("interrupted", "waiting", "stopped", "limit", "failed")
@@ -102,8 +104,13 @@ def answer_command(arguments: argparse.Namespace) -> int:
 def cancel_command(arguments: argparse.Namespace) -> int:
     """End a run that nobody goes on with, or ask the process that does to stop."""
     with Runs(journal_path(arguments.journal)) as runs:
-        over = runs.cancel(arguments.run)
-    put(f"run {arguments.run} " + ("is cancelled" if over else "is asked to stop: it does at its next fact"))
+        over = runs.cancel(arguments.run) or runs.wait(arguments.run, _PATIENCE)
+    put(
+        f"run {arguments.run} is cancelled"
+        if over
+        else f"run {arguments.run} is asked to stop, and its process has not done so yet: it does once a "
+        "function of its program that holds it up has returned"
+    )
     return DONE
 
 

@@ -65,7 +65,7 @@ def add_runs(
         "--changed", action="store_true", help="go on although the program is not what it was"
     )
     running(resume)
-    cancel = add("cancel", "end a run for good; one that is going on stops at its next fact")
+    cancel = add("cancel", "end a run for good; one that is going on stops within a second")
     cancel.add_argument("run", metavar="RUN")
     add("gc", "forget runs that are done or cancelled; the others can be resumed").add_argument(
         "--days", type=float, default=30.0, metavar="N", help="only those over for N days (default 30)"

@@ -69,6 +69,8 @@ async def going(
         stack.enter_context(lm._holding(run.id))
         async with anyio.create_task_group() as group:
             group.start_soon(run._drive, begun)
+            if begun.journal is not None:
+                group.start_soon(begun.journal.log.listen, run._over)
             try:
                 yield run
             except Exception as e:

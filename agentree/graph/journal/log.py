@@ -11,7 +11,11 @@ import anyio.to_thread
 from agentree.errors import JournalError
 from agentree.graph.journal.facts import Fact, Kind, Status
 from agentree.graph.journal.file import JournalFile
+from agentree.graph.journal.lock import RunLock
 from agentree.graph.journal.past import Past
+
+PAUSE = 0.5
+"""Seconds between two looks whether somebody wants the run to stop."""
 
 
 class RunLog:
@@ -21,7 +25,7 @@ class RunLog:
     those of the others written with them.
     """
 
-    def __init__(self, file: JournalFile, run: str, past: Past) -> None:
+    def __init__(self, file: JournalFile, lock: RunLock, run: str, past: Past) -> None:
         self.run = run
         self.past = past
         self.stopped: Callable[[], None] = lambda: None
@@ -29,6 +33,7 @@ class RunLog:
         self.cancelled = False
         """Whether it was."""
         self._file = file
+        self._run_lock = lock
         self._waiting: list[Fact] = []
         self._noted = 0
         self._durable = 0
@@ -80,8 +85,22 @@ class RunLog:
                 raise
         self._durable += len(facts)
         if stop and status is None:
-            self.cancelled = True
-            self.stopped()
+            self._stop()
+
+    async def listen(self, over: anyio.Event) -> None:
+        """Hear of a cancellation also while no fact is written, until the run is over."""
+        while not over.is_set():
+            with anyio.move_on_after(PAUSE):
+                await over.wait()
+            if self._run_lock.rung() and not over.is_set():
+                header = await anyio.to_thread.run_sync(self._file.header, self.run, limiter=self._limiter)
+                if header.stop:
+                    self._stop()
+                    return
+
+    def _stop(self) -> None:
+        self.cancelled = True
+        self.stopped()
 
     async def answers(self) -> dict[str, Any]:
         """Answers given so far, by question."""

@@ -103,10 +103,10 @@ async def create(definition: Definition, place: Place, lm: "Runtime", begun: Beg
     model = str(lm._home.settings.model)
     header = Header(begun.id, definition.name, place.source, model, now, now, "running")
     facts = [Fact("accepted", "", accepted, now), Fact("opened", "", {}, now)]
-    async with _opened(place.path, begun.id, create=True) as file:
+    async with _opened(place.path, begun.id, create=True) as (file, lock):
         await anyio.to_thread.run_sync(file.create, header, facts)
         place.accepted()
-        async with _logging(lm, file, begun.id, values, Past(), {}, "raise") as journal:
+        async with _logging(lm, file, lock, begun.id, values, Past(), {}, "raise") as journal:
             yield Begun(begun.id, begun.input, begun.state, begun.seed, begun.transcript, journal)
 
 
@@ -129,7 +129,7 @@ async def reopen(
         AlreadyAnswered: A question of `answers` has an answer.
     """
     values = values_of(definition)
-    async with _opened(path, run, create=False) as file:
+    async with _opened(path, run, create=False) as (file, lock):
         header = await anyio.to_thread.run_sync(file.header, run)
         if header.status == "cancelled" or (header.stop and header.status != "done"):
             raise cancelled(run)
@@ -140,7 +140,7 @@ async def reopen(
         await anyio.to_thread.run_sync(give_answers, file, run, facts, answers)
         given = await anyio.to_thread.run_sync(file.answers, run)
         past = Past(facts)
-        async with _logging(lm, file, run, values, past, given, uncertain) as journal:
+        async with _logging(lm, file, lock, run, values, past, given, uncertain) as journal:
             last = facts[-1]
             output = None
             if last.kind == "ended" and last.body["status"] == "done":
@@ -160,7 +160,7 @@ def values_of(definition: Definition) -> Values:
 
 
 @asynccontextmanager
-async def _opened(path: str | Path, run: str, *, create: bool) -> AsyncGenerator[JournalFile]:
+async def _opened(path: str | Path, run: str, *, create: bool) -> AsyncGenerator[tuple[JournalFile, RunLock]]:
     def open_file() -> JournalFile:
         return JournalFile(path, create=create)
 
@@ -171,7 +171,7 @@ async def _opened(path: str | Path, run: str, *, create: bool) -> AsyncGenerator
             await anyio.to_thread.run_sync(file.header, run)
         await anyio.to_thread.run_sync(lock.acquire)
         try:
-            yield file
+            yield file, lock
         finally:
             lock.release()
     finally:
@@ -183,13 +183,14 @@ async def _opened(path: str | Path, run: str, *, create: bool) -> AsyncGenerator
 async def _logging(
     lm: "Runtime",
     file: JournalFile,
+    lock: RunLock,
     run: str,
     values: Values,
     past: Past,
     answers: Mapping[str, Any],
     uncertain: Policy,
 ) -> AsyncGenerator[RunJournal]:
-    log = RunLog(file, run, past)
+    log = RunLog(file, lock, run, past)
     questions = Questions(log, answers)
     calls, generations = Calls(log, questions, uncertain), Generations(log)
     with lm._recalling(run, generations):

@@ -14,6 +14,9 @@ from agentree.graph.journal.lock import RunLock
 from agentree.graph.journal.opened import cancelled, checked_answer, open_questions
 from agentree.graph.journal.questions import question_of
 
+_PAUSE = 0.05
+"""Seconds between two looks whether a run is over."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -81,6 +84,7 @@ class Runs:
         lock = RunLock(self._file.path, run)
         if lock.taken():
             self._file.stop(run)
+            lock.ring()
             return False
         lock.acquire()
         try:
@@ -90,6 +94,15 @@ class Runs:
             )
         finally:
             lock.release()
+        return True
+
+    def wait(self, run: str, seconds: float) -> bool:
+        """Wait so long for whoever goes on with a run to stop; whether nobody does any more. Blocks."""
+        lock, end = RunLock(self._file.path, run), time.monotonic() + seconds
+        while lock.taken():
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_PAUSE)
         return True
 
     def old(self, before: float) -> list[Header]:
