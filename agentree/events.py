@@ -9,6 +9,7 @@ import time as clock
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import ClassVar, Final, Literal
 
 STOPPED: Final = "stopped by a limit:"
@@ -315,16 +316,12 @@ class Subscription:
             self._passing.clear()
             lost, facts = self._lost, self._lost_facts
             self._lost = self._lost_facts = 0
-        events.sort(key=_number)
+        events.sort(key=attrgetter("seq"))
         if lost:
             first = events[0]
             dropped = Dropped(seq=first.seq - 1, time=first.time, run=self.run or "", count=lost, facts=facts)
             events.insert(0, dropped)
         return events
-
-
-def _number(event: Event) -> int:
-    return event.seq
 
 
 class Bus:

@@ -5,11 +5,11 @@ import itertools
 import re
 from dataclasses import replace
 
-from rich.text import Text
 from trace_events import dated, generation
 
 from agentree import events as ev
 from agentree.trace import LineView, Picture, explain
+from agentree.trace.line import Line
 from agentree.trace.render import Drawing
 from agentree.trace.replay import described
 
@@ -20,7 +20,7 @@ def picture_of(events: list[ev.Event]) -> Picture:
     return picture
 
 
-def plain(lines: list[Text]) -> str:
+def plain(lines: list[Line]) -> str:
     return "\n".join(line.plain for line in lines)
 
 

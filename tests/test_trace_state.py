@@ -10,7 +10,7 @@ from trace_events import dated, forked_run, generation, react_run
 
 from agentree import events as ev
 from agentree.trace.history import History
-from agentree.trace.rows import Rest, Row, all_rows, fitting
+from agentree.trace.rows import Rest, Row, Rows
 from agentree.trace.state import Picture
 from agentree.trace.tree import Branch, Call, RunView, Tokens, split_path
 
@@ -64,7 +64,7 @@ def test_branches_nest_under_their_fork() -> None:
     assert list(answer.children) == ["[0]", "[1]", "[2]"]
     assert answer.forks == [(3, 227)]
     assert [child.path for child in answer.children.values()] == ["answer[0]", "answer[1]", "answer[2]"]
-    assert answer.sum().cached == 3 * 227
+    assert answer.total.cached == 3 * 227
     assert (picture.pressure.evicted, picture.pressure.revoked) == (120, 64)
     failed = [call for _, call in picture.calls() if call.status == "failed"]
     assert [call.tool for call in failed] == ["search_files"]
@@ -75,8 +75,14 @@ def test_every_prefix_of_a_stream_makes_a_picture() -> None:
     for end in range(len(events)):
         picture = Picture()
         picture.feed(events[:end])
-        fitting(all_rows(picture), 7)
-        assert picture.totals.total == sum(run.root.sum().total for run in picture.runs.values())
+        Rows(picture).fitting(7)
+        for run in picture.runs.values():
+            for branch in run.root.walk():
+                below = Tokens()
+                for other in branch.walk():
+                    below.add(other.tokens)
+                assert branch.total == below
+        assert picture.totals.total == sum(run.root.total.total for run in picture.runs.values())
 
 
 @settings(deadline=None)
@@ -168,13 +174,13 @@ def shown_tokens(rows: list[Row]) -> Tokens:
     for row in rows:
         match row.item:
             case Branch():
-                total.add(row.item.sum() if row.folded or not row.kids else row.item.tokens)
+                total.add(row.item.total if row.folded or not row.kids else row.item.tokens)
             case Rest():
                 total.add(row.item.sum())
             case Call():
                 pass
             case _:
-                total.add(row.item.root.sum() if row.folded else row.item.root.tokens)
+                total.add(row.item.root.total if row.folded else row.item.root.tokens)
     return total
 
 
@@ -184,13 +190,13 @@ def test_rows_fit_and_stand_for_every_token(limit: int, width: int, visits: int,
     events = react_run() + forked_run(width=width) + forked_agents(width, visits)
     picture = Picture()
     picture.feed(events[: max(len(events) - left_out, 1)])
-    rows = fitting(all_rows(picture), limit)
+    rows = Rows(picture).fitting(limit)
     assert len(rows) <= limit
     assert shown_tokens(rows) == picture.totals
     depths = [len(row.guides) for row in rows]
     assert all(deeper <= depth + 1 for depth, deeper in itertools.pairwise(depths))
-    if limit >= len(all_rows(picture)):
-        assert len(rows) == len(all_rows(picture))
+    if limit >= len(Rows(picture).all()):
+        assert len(rows) == len(Rows(picture).all())
         assert not any(isinstance(row.item, Rest) for row in rows)
 
 
@@ -200,7 +206,7 @@ def test_running_rows_are_kept_first() -> None:
     picture.feed(react_run() + events[: len(events) - 8])
     running = {branch.path for branch in picture.runs["r2"].root.walk() if branch.status == "running"}
     assert running
-    rows = fitting(all_rows(picture), len(running) + 4)
+    rows = Rows(picture).fitting(len(running) + 4)
     assert [row.folded for row in rows if isinstance(row.item, RunView)] == [True, False]
     shown = {row.item.path for row in rows if isinstance(row.item, Branch)}
     assert running <= shown
@@ -217,13 +223,13 @@ def test_agents_are_rows_with_their_visits_below() -> None:
     assert [agent.name for agent in agents] == ["[0]", "[1]", "[2]"]
     assert [visit.name for visit in agents[1].ordered()] == ["think", "act", "think#2", "act#2"]
     assert [visit.path for visit in agents[1].ordered()] == ["think[1]", "act[1]", "think[1]#2", "act[1]#2"]
-    assert agents[1].sum() == Tokens(180, 16, 6, 8)
+    assert agents[1].total == Tokens(180, 16, 6, 8)
 
 
 def test_forty_agents_are_a_row_each_on_a_screen_of_fifty_lines() -> None:
     picture = Picture()
     picture.feed(forked_agents(40, 4))
-    rows = fitting(all_rows(picture), 43)
+    rows = Rows(picture).fitting(43)
     assert len(rows) == 43
     assert [row.item.name for row in rows[3:] if isinstance(row.item, Branch)] == [
         f"[{i}]" for i in range(40)

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
-from rich.text import Text
 from trace_events import dated, forked_run, generation, pool, react_run
 
 from agentree import events as ev
@@ -21,6 +20,7 @@ from agentree.trace import LineView, Picture, Watch
 from agentree.trace.console import ConsoleView, glyphs_for
 from agentree.trace.explanation import explain
 from agentree.trace.glyphs import ASCII, COLOURED, KINDS, PLAIN, Glyphs, bar, clip
+from agentree.trace.line import Line, put
 from agentree.trace.render import Drawing
 from agentree.trace.text import count, duration, escape, one_line, percent
 from agentree.trace.tree import Tokens
@@ -36,7 +36,7 @@ def picture_of(events: list[ev.Event]) -> Picture:
     return picture
 
 
-def plain(lines: list[Text]) -> str:
+def plain(lines: list[Line]) -> str:
     return "\n".join(line.plain for line in lines)
 
 
@@ -189,8 +189,7 @@ def test_rows_without_room_share_one() -> None:
 
 def test_colours_are_those_of_the_header() -> None:
     console, out = terminal(100)
-    for line in Drawing(picture_of(react_run()), 99, now=1003.0).tree(20):
-        console.print(line)
+    put(console, Drawing(picture_of(react_run()), 99, now=1003.0).tree(20))
     codes = {"blue": "34", "yellow": "33", "cyan": "36", "magenta": "35"}
     for kind, colour in KINDS:
         assert f"\x1b[{codes[colour]}m" in out.getvalue(), kind

@@ -15,9 +15,8 @@ from agentree.trace.jsonl import Fault, scan_trace
 from agentree.trace.replay import Player
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from agentree.trace.console import ConsoleView
+    from agentree.trace.line import Line
     from agentree.trace.state import Picture
 
 FRAME = 1 / 10
@@ -168,15 +167,14 @@ def _turn(player: Player, view: "ConsoleView", key: str) -> bool:
     return False
 
 
-def _footer(player: Player, picture: "Picture", width: int) -> "list[Text]":
-    from rich.text import Text
-
+def _footer(player: Player, picture: "Picture", width: int) -> "list[Line]":
     from agentree.trace.glyphs import clip
+    from agentree.trace.line import Line
     from agentree.trace.replay import described
 
     state = "paused" if player.paused else f"x{player.speed:g}"
     where = f"{player.given}/{len(player.events)}  {player.seconds:.1f} s  {state}"
-    lines = [Text(), Text(clip(f"{where}  {_HELP}", width), "reverse")]
+    lines = [Line(), Line(clip(f"{where}  {_HELP}", width), "reverse")]
     if player.paused and player.last is not None:
-        lines.insert(1, Text(clip(described(player.last, picture), width), "bold"))
+        lines.insert(1, Line(clip(described(player.last, picture), width), "bold"))
     return lines

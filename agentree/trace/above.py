@@ -4,21 +4,19 @@ import io
 import threading
 from typing import TextIO
 
-from rich.console import Console
 from rich.text import Text
+
+from agentree.trace.screen import Screen
 
 
 class Above(io.TextIOBase):
-    """Stands in for stdout or stderr: whole lines are printed above the view, the rest waits for its end.
+    """Stands in for stdout or stderr: whole lines are printed above the view, the rest waits for its end."""
 
-    All writing takes the view's lock: without it two threads' cursor movements get in each other's way.
-    """
-
-    def __init__(self, console: Console, stream: TextIO, lock: threading.RLock) -> None:
+    def __init__(self, screen: Screen, stream: TextIO) -> None:
         self.rich_proxied_file = stream
         """Where the console itself writes to: rich looks for this name."""
-        self._console = console
-        self._lock = lock
+        self._screen = screen
+        self._lock = threading.Lock()
         self._pending = ""
 
     def __getattr__(self, name: str) -> object:
@@ -51,7 +49,7 @@ class Above(io.TextIOBase):
         with self._lock:
             *lines, self._pending = (self._pending + text).split("\n")
             if lines:
-                self._console.print(Text("\n").join(map(Text.from_ansi, lines)), soft_wrap=True)
+                self._screen.above(Text("\n").join(map(Text.from_ansi, lines)))
         return len(text)
 
     def finish(self) -> None:

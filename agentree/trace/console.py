@@ -1,19 +1,19 @@
 """The live view in a terminal, and what it leaves behind when it ends."""
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TextIO
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from rich.cells import cell_len
+from rich.console import Console
 
 from agentree.events import Event, now
 from agentree.trace.above import Above
-from agentree.trace.glyphs import ASCII, COLOURED, PLAIN, Glyphs, clip
+from agentree.trace.glyphs import ASCII, COLOURED, PLAIN, Glyphs, clip, wrap
+from agentree.trace.line import Line, put
 from agentree.trace.render import Drawing
+from agentree.trace.screen import Screen
 from agentree.trace.state import Picture
 from agentree.trace.summary import facts
 
@@ -39,7 +39,7 @@ class ConsoleView:
         *,
         clock: Callable[[], float] = now,
         output: bool | None = None,
-        footer: Callable[[int], Sequence[Text]] = lambda width: (),
+        footer: Callable[[int], Sequence[Line]] = lambda width: (),
     ) -> None:
         """Nothing is drawn yet.
 
@@ -56,16 +56,8 @@ class ConsoleView:
         self._footer = footer
         self._console = console or Console(stderr=True, highlight=False)
         self._glyphs = glyphs_for(self._console)
-        self._lock = threading.RLock()
         self._printing: tuple[TextIO, TextIO] | None = None
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
+        self._screen = Screen(self._console)
 
     def feed(self, batch: Sequence[Event]) -> None:
         """Take events; they are folded in when it is drawn."""
@@ -81,29 +73,21 @@ class ConsoleView:
         self._fold()
         drawing = self._drawing()
         footer = self._footer(drawing.width)
-        lines = [*drawing.live(self._console.height - 2 - len(footer)), *footer]
-        # The cursor rests on an empty line, where the ^C that a terminal echoes can't wrap.
-        view = Group(*map(_cropped, lines), Text())
-        with self._lock:
-            if not self._live.is_started:
-                self._live.start()
-                self._redirect()
-            self._live.update(view, refresh=True)
+        if self._printing is None:
+            self._redirect()
+        self._screen.draw([*drawing.live(self._console.height - 2 - len(footer)), *footer])
 
     def close(self) -> None:
         """Take the live view down; print the tree and the summary."""
         self._restore()
-        self._live.stop()
+        self._screen.close()
         self._fold()
         if not self.picture.runs:
             return
         drawing = Drawing(self.picture, self._console.width - 1, now=self.picture.now, glyphs=self._glyphs)
-        for line in drawing.head.lines()[:1] + drawing.tree(ROWS):
-            self._console.print(line, soft_wrap=True)
-        self._console.print()
         output = not sys.stdout.isatty() if self._output is None else self._output
-        for part in summary(self.picture, output=output, width=self._console.width - 1):
-            self._console.print(part)
+        said = summary(self.picture, output=output, width=drawing.width, glyphs=self._glyphs)
+        put(self._console, [*drawing.head.lines()[:1], *drawing.tree(ROWS), Line(), *said])
 
     def _fold(self) -> None:
         events, self._waiting = self._waiting, []
@@ -113,9 +97,9 @@ class ConsoleView:
         """What the program prints itself appears above the view, if it goes to this terminal too."""
         self._printing = (sys.stdout, sys.stderr)
         if sys.stdout.isatty():
-            sys.stdout = Above(self._console, sys.stdout, self._lock)
+            sys.stdout = Above(self._screen, sys.stdout)
         if sys.stderr.isatty():
-            sys.stderr = Above(self._console, sys.stderr, self._lock)
+            sys.stderr = Above(self._screen, sys.stderr)
 
     def _restore(self) -> None:
         if self._printing is None:
@@ -129,18 +113,19 @@ class ConsoleView:
         return Drawing(self.picture, self._console.width - 1, now=self._clock(), glyphs=self._glyphs)
 
 
-def summary(picture: Picture, *, output: bool, width: int) -> list[Table | Text]:
+def summary(picture: Picture, *, output: bool, width: int, glyphs: Glyphs) -> list[Line]:
     """What remains to be said of a picture; `output` to say the runs' outputs too, in a few lines each."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    outputs: list[Text] = []
-    for name, figure, remark in facts(picture, output=output):
-        if name == "output":
-            outputs.append(Text(f"{name}  ", "dim").append(clip(figure, _OUTPUT_LINES * width - 10), "bold"))
-        else:
-            table.add_row(Text(name, "dim"), Text(figure, "bold"), Text(remark, "dim"))
-    return [table, *outputs]
-
-
-def _cropped(line: Text) -> Text:
-    line.no_wrap, line.overflow = True, "crop"
-    return line
+    said = facts(picture, output=output)
+    rows = [fact for fact in said if fact[0] != "output"]
+    first = max((len(name) for name, _, _ in rows), default=0) + 2
+    second = min(max((cell_len(figure) for _, figure, _ in rows), default=0), (width - first) // 2) + 2
+    lines: list[Line] = []
+    for name, figure, remark in rows:
+        columns = zip_longest(wrap(figure, second - 2), wrap(remark, width - first - second), fillvalue="")
+        for number, (left, right) in enumerate(columns):
+            line = Line(name if number == 0 else "", "dim").pad(first).append(left, "bold")
+            lines.append(line.pad(first + second).append(right, "dim") if right else line)
+    outputs = (
+        clip(figure, _OUTPUT_LINES * width - 10, glyphs) for name, figure, _ in said if name == "output"
+    )
+    return [*lines, *(Line("output  ", "dim").append(output, "bold") for output in outputs)]

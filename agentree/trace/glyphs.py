@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
-from rich.text import Text
 
+from agentree.trace.line import Line
 from agentree.trace.text import escape
 from agentree.trace.tree import Status, Tokens
 
@@ -75,9 +75,9 @@ def wrap(line: str, width: int) -> list[str]:
     return [piece for part in parts for piece in chop_cells(part, width)] or [""]
 
 
-def bar(tokens: Tokens, longest: int, width: int, glyphs: Glyphs) -> Text:
+def bar(tokens: Tokens, longest: int, width: int, glyphs: Glyphs) -> Line:
     """Where tokens came from, to scale: `longest` tokens fill the width. What is not zero gets a cell."""
-    text = Text()
+    text = Line()
     if not longest or width <= 0:
         return text
     parts = (tokens.cached, tokens.computed, tokens.forced, tokens.sampled)
@@ -89,13 +89,13 @@ def bar(tokens: Tokens, longest: int, width: int, glyphs: Glyphs) -> Text:
     return text
 
 
-def share_bar(part: float, whole: float, width: int, colour: str, glyphs: Glyphs) -> Text:
+def share_bar(part: float, whole: float, width: int, colour: str, glyphs: Glyphs) -> Line:
     """A share as a bar of fixed width."""
     full = round(width * part / whole) if whole else 0
-    return Text().append(glyphs.bars[0] * full, colour).append(glyphs.rest * (width - full), "dim")
+    return Line().append(glyphs.bars[0] * full, colour).append(glyphs.rest * (width - full), "dim")
 
 
-def sparkline(values: Sequence[float | None], top: float, colour: str, glyphs: Glyphs) -> Text:
+def sparkline(values: Sequence[float | None], top: float, colour: str, glyphs: Glyphs) -> Line:
     """Values from 0 to `top` as a row of heights; a gap for None."""
     heights = glyphs.spark
     last = len(heights) - 1
@@ -103,4 +103,4 @@ def sparkline(values: Sequence[float | None], top: float, colour: str, glyphs: G
         " " if value is None else heights[min(max(round(value / top * last), 0), last) if top else 0]
         for value in values
     ]
-    return Text("".join(cells), colour)
+    return Line("".join(cells), colour)

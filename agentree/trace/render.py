@@ -1,15 +1,14 @@
-"""Draws a picture as lines of rich text: the tree with its token bars, and the figures above it.
+"""Draws a picture as lines: the tree with its token bars, and the figures above it.
 
-Whatever users, tools or models said becomes `rich.text.Text` with controls escaped, never markup.
+Whatever users, tools or models said is text with controls escaped, never markup.
 """
 
 from rich.cells import cell_len
-from rich.style import Style
-from rich.text import Text
 
 from agentree.trace.figures import Figures
 from agentree.trace.glyphs import ASCII, COLOURED, KINDS, Glyphs, bar, clip, wrap
-from agentree.trace.rows import Rest, Row, all_rows, fitting
+from agentree.trace.line import Line
+from agentree.trace.rows import Rest, Row, Rows
 from agentree.trace.state import Picture
 from agentree.trace.text import count, duration, escape, in_words
 from agentree.trace.tree import Branch, Call, RunView, Status, Tokens, Writing
@@ -35,7 +34,6 @@ class Drawing:
         self.width = max(width, 40)
         self.now = now
         self.glyphs = glyphs
-        self._sums: dict[Branch, Tokens] = {}
         self.head = Figures(picture, self.width, now=now, glyphs=glyphs)
         self.columns = (
             (8, 10, 8, 9) if self.width >= 100 else (7, 9, 7, 8) if self.width >= 70 else (5, 5, 5, 5)
@@ -43,45 +41,37 @@ class Drawing:
         self.label = max(min(self.width * 5 // 16, 44), 14)
         self.bar = max(self.width - self.label - sum(self.columns) - 1, 0)
 
-    def live(self, height: int) -> list[Text]:
+    def live(self, height: int) -> list[Line]:
         """The whole view in at most `height` lines: figures, tree, and what is being written."""
         head = self.head.lines(losses=0 if height < 16 else 2 if height < 28 else 4)
         room = max(height - len(head) - 2, 3)
-        rows = all_rows(self.picture)
-        written = self.written(2 if len(rows) > room - _WRITTEN_LINES - 1 else _WRITTEN_LINES)
-        tree = self._lines(fitting(rows, max(room - len(written), 3))) if rows else []
-        lines = [*head, *tree, *written][:height]
-        for line in lines:
-            line.truncate(self.width)
-        return lines
+        rows = Rows(self.picture)
+        written = self.written(2 if rows.exceed(room - _WRITTEN_LINES - 1) else _WRITTEN_LINES)
+        tree = self._lines(rows.fitting(max(room - len(written), 3))) if self.picture.runs else []
+        return [line.cut(self.width) for line in [*head, *tree, *written][:height]]
 
-    def tree(self, limit: int) -> list[Text]:
+    def tree(self, limit: int) -> list[Line]:
         """The radix tree as the agents see it: a header and at most `limit` rows."""
-        return self._lines(fitting(all_rows(self.picture), limit))
+        return self._lines(Rows(self.picture).fitting(limit))
 
-    def _lines(self, rows: list[Row]) -> list[Text]:
-        sizes = [
-            self._tokens(row).total for row in rows if isinstance(row.item, Branch) and self._measured(row)
-        ]
-        longest = max(sizes, default=0)
-        return [Text(), self._header(), *(self._row(row, longest) for row in rows)]
+    def _lines(self, rows: list[Row]) -> list[Line]:
+        longest = max((self._tokens(row).total for row in rows if self._measured(row)), default=0)
+        return [Line(), self._header(), *(self._row(row, longest) for row in rows)]
 
     def _measured(self, row: Row) -> bool:
         """Whether a branch's row stands for generations: its own, or those below that have no rows."""
         item = row.item
-        return isinstance(item, Branch) and (
-            item.tokens.total > 0 or (row.folded and self._tokens(row).total > 0)
-        )
+        return isinstance(item, Branch) and (item.total if row.folded else item.tokens).total > 0
 
-    def _header(self) -> Text:
-        line = Text().append("tokens by path".ljust(self.label + self.bar), "dim")
+    def _header(self) -> Line:
+        line = Line().append("tokens by path".ljust(self.label + self.bar), "dim")
         for (kind, colour), width in zip(KINDS, self.columns, strict=True):
             line.append(f"{kind[: width - 1]:>{width}}", colour)
         return line
 
-    def _guides(self, row: Row) -> Text:
+    def _guides(self, row: Row) -> Line:
         branch, last, passing, nothing = self.glyphs.branch
-        text = Text()
+        text = Line()
         for more in row.guides[:-1]:
             text.append(passing if more else nothing, "dim")
         if row.guides:
@@ -96,17 +86,17 @@ class Drawing:
     def _tokens(self, row: Row) -> Tokens:
         match row.item:
             case Branch() if row.folded or not row.item.generations:
-                return row.item.sum(self._sums)
+                return row.item.total
             case Branch():
                 return row.item.tokens
             case RunView():
-                return row.item.root.sum(self._sums)
+                return row.item.root.total
             case Rest():
-                return row.item.sum(self._sums)
+                return row.item.sum()
             case Call():
                 return Tokens()
 
-    def _row(self, row: Row, longest: int) -> Text:
+    def _row(self, row: Row, longest: int) -> Line:
         line = self._guides(row)
         match row.item:
             case Call():
@@ -118,23 +108,23 @@ class Drawing:
             case Branch():
                 return self._branch(line, row, row.item, longest)
 
-    def _title(self, line: Text, row: Row, item: RunView) -> Text:
+    def _title(self, line: Line, row: Row, item: RunView) -> Line:
         line.append(*self._mark(item.shown_status)).append(" ")
         line.append(clip(self.picture.label(item, ""), self.width // 3, self.glyphs), "bold")
-        room = self.label + self.bar - line.cell_len - 2
+        room = self.label + self.bar - line.cells - 2
         line.append("  ").append(clip(item.input, max(room, 0), self.glyphs), "dim italic")
         return self._numbers(line, self._tokens(row), strong=True)
 
-    def _rest(self, line: Text, row: Row) -> Text:
+    def _rest(self, line: Line, row: Row) -> Line:
         assert isinstance(row.item, Rest)
         states = row.item.statuses()
         each = ", ".join(f"{states[status]} {in_words(status)}" for status in _STATUS_STYLE if states[status])
         said = f": {each}" if len(states) > 1 else f", {in_words(next(iter(states)))}"
-        room = self.label + self.bar - line.cell_len - 1
+        room = self.label + self.bar - line.cells - 1
         line.append(clip(f"{self.glyphs.more} {len(row.item.items)} more{said}", room, self.glyphs), "dim")
         return self._numbers(line, self._tokens(row), strong=False)
 
-    def _branch(self, line: Text, row: Row, item: Branch, longest: int) -> Text:
+    def _branch(self, line: Line, row: Row, item: Branch, longest: int) -> Line:
         mark, style = self._mark(item.shown_status)
         line.append(mark + " ", style)
         only = item.only_call() if row.folded else None
@@ -146,14 +136,14 @@ class Drawing:
         notes = self._doing(item) if row.folded else ""
         notes += self._forming(item.latest() or item if row.folded else item)
         notes += "".join(f" fork {n}" for n, _ in item.forks[-1:] if item.generations)
-        room = self.label - line.cell_len - 1
+        room = self.label - line.cells - 1
         name = clip(item.name, max(room - len(times) - cell_len(escape(notes)), room // 2, 1), self.glyphs)
         line.append(name).append(times, "dim")
-        line.append(clip(notes, max(self.label - line.cell_len - 1, 0), self.glyphs), "dim")
-        line.append(" " * max(self.label - line.cell_len, 1))
+        line.append(clip(notes, max(self.label - line.cells - 1, 0), self.glyphs), "dim")
+        line.append(" ").pad(self.label)
         tokens = self._tokens(row)
         if self._measured(row):
-            line.append_text(bar(tokens, longest, self.bar - 1, self.glyphs))
+            line.add(bar(tokens, longest, self.bar - 1, self.glyphs))
         elif item.forks and not item.error:
             n, shared = item.forks[-1]
             line.append(clip(f"{n} share {count(shared)} tokens", self.bar - 1, self.glyphs), "dim")
@@ -176,18 +166,18 @@ class Drawing:
         calls = [call.tool + marks[call.written] for call in branch.forming.values()]
         return f" {self.glyphs.arrow} {', '.join(calls)}" if calls else ""
 
-    def _numbers(self, line: Text, tokens: Tokens, *, strong: bool) -> Text:
-        line.append(" " * max(self.label + self.bar - line.cell_len, 0))
+    def _numbers(self, line: Line, tokens: Tokens, *, strong: bool) -> Line:
+        line.pad(self.label + self.bar)
         parts = (tokens.cached, tokens.computed, tokens.forced, tokens.sampled)
         for part, (_, colour), width in zip(parts, KINDS, self.columns, strict=True):
-            line.append(f"{count(part) if part else '':>{width}}", Style.parse(colour if strong else "dim"))
+            line.append(f"{count(part) if part else '':>{width}}", colour if strong else "dim")
         return line
 
-    def _call(self, line: Text, call: Call) -> Text:
+    def _call(self, line: Line, call: Call) -> Line:
         mark, style = self._mark(call.status)
         line.append(mark + " ", style).append(clip(call.tool, 24, self.glyphs), "bold").append(" ")
         spent = f"  {duration(call.seconds)}" if call.status != "running" else ""
-        room = self.width - line.cell_len - len(spent)
+        room = self.width - line.cells - len(spent)
         arguments = escape(call.arguments)
         content = escape(call.content)
         result = f" {self.glyphs.arrow} "
@@ -199,12 +189,12 @@ class Drawing:
             result, "dim"
         )
         line.append(
-            clip(content, self.width - line.cell_len - len(spent), self.glyphs),
+            clip(content, self.width - line.cells - len(spent), self.glyphs),
             "red" if call.status == "failed" else "green",
         )
         return line.append(spent, "dim")
 
-    def written(self, limit: int = _WRITTEN_LINES) -> list[Text]:
+    def written(self, limit: int = _WRITTEN_LINES) -> list[Line]:
         """What running generations have written so far, or the last one did: the ends, a few lines."""
         latest = sorted(self.picture.writing.values(), key=lambda writing: writing.touched)[-limit:]
         shown = sorted(latest, key=lambda writing: writing.request)
@@ -213,9 +203,9 @@ class Drawing:
         if not shown:
             return []
         each = limit // len(shown)
-        return [Text(), *(line for writing in shown for line in self._written(writing, each))]
+        return [Line(), *(line for writing in shown for line in self._written(writing, each))]
 
-    def _written(self, writing: Writing, limit: int) -> list[Text]:
+    def _written(self, writing: Writing, limit: int) -> list[Line]:
         title = clip(writing.name, self.width // 3, self.glyphs) + " "
         width = self.width - cell_len(title) - 2
         tail = escape(writing.text[-limit * width :], keep="\n")
@@ -226,7 +216,7 @@ class Drawing:
         shown = lines[-limit:]
         indent = " " * cell_len(title)
         return [
-            Text()
+            Line()
             .append(title if i == 0 else indent, "dim")
             .append(self.glyphs.branch[2][0] + " ", "dim")
             .append(line, style)

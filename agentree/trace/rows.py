@@ -1,7 +1,7 @@
 """The picture as rows of a tree, folded to what fits: agents first, and nobody's tokens are left out."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agentree.trace.state import Picture
@@ -14,15 +14,12 @@ class Rest:
 
     items: list[RunView | Branch | Call] = field(default_factory=list[RunView | Branch | Call])
 
-    def sum(self, known: dict[Branch, Tokens] | None = None) -> Tokens:
-        """Their tokens, with all below them; `known` keeps what was added up before."""
-        known = {} if known is None else known
+    def sum(self) -> Tokens:
+        """Their tokens, with all below them."""
         total = Tokens()
         for item in self.items:
-            if isinstance(item, RunView):
-                total.add(item.root.sum(known))
-            elif isinstance(item, Branch):
-                total.add(item.sum(known))
+            if not isinstance(item, Call):
+                total.add((item.root if isinstance(item, RunView) else item).total)
         return total
 
     def statuses(self) -> Counter[Status]:
@@ -30,7 +27,7 @@ class Rest:
         return Counter(status_of(item) for item in self.items)
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """One line of the tree: a run's title, a branch, a tool call below its branch, or the rest of these."""
 
@@ -54,103 +51,134 @@ def status_of(item: RunView | Branch | Call) -> Status:
     return item.status if isinstance(item, Call) else item.shown_status
 
 
-def all_rows(picture: Picture) -> list[Row]:
-    """Every row, top to bottom, without guides."""
-    out: list[Row] = []
-    for run in picture.runs.values():
-        out.append(Row(run, -1, run.root.touched))
-        _add_below(run.root, len(out) - 1, out)
-    return out
+class Rows:
+    """The rows of a picture at one moment, made level by level: those below branches of forks come later.
 
-
-def _add_below(branch: Branch, parent: int, out: list[Row]) -> None:
-    def add(item: Branch | Call, touched: int) -> int:
-        above = out[parent]
-        out.append(Row(item, parent, touched, above.depth + 1, above.agents + _is_agent(above)))
-        above.kids.append(len(out) - 1)
-        return len(out) - 1
-
-    for call in branch.calls:
-        add(call, branch.touched)
-    for child in branch.ordered():
-        index = add(child, child.touched)
-        if not child.single:
-            _add_below(child, index, out)
-
-
-def fitting(rows: list[Row], limit: int) -> list[Row]:
-    """Of all rows, at most `limit` with guides.
-
-    Branches come before what is below them, and then what runs before the rest: what runs in its order, so
-    that rows don't jump, of the rest what was touched last. A parent whose children have no rows is `folded`;
-    where some have, the others share one row. A branch shows all its visits or none.
+    A screen is often full before they are needed, and they are the most.
     """
-    chosen = set(range(len(rows))) if len(rows) <= limit else _chosen(rows, limit)
-    tops = [i for i, row in enumerate(rows) if row.parent < 0]
-    return list(_laid_out(rows, tops, chosen, -1))
 
+    def __init__(self, picture: Picture) -> None:
+        self.made: list[Row] = []
+        """Parents come before what is below them."""
+        self._level = 0
+        """Where the last level begins."""
+        self._agents: list[int] = []
+        """Rows of branches of forks whose visits have no rows yet."""
+        for run in picture.runs.values():
+            self.made.append(Row(run, -1, run.root.touched))
+            self._add_below(run.root, len(self.made) - 1)
+        self._tops = [i for i, row in enumerate(self.made) if row.parent < 0]
 
-def _chosen(rows: list[Row], limit: int) -> set[int]:
-    def priority(index: int) -> tuple[int, bool, int, int, int]:
-        row = rows[index]
+    def all(self) -> list[Row]:
+        """Every row, without guides."""
+        while self._more():
+            pass
+        return self.made
+
+    def exceed(self, limit: int) -> bool:
+        """Whether there are more rows than that."""
+        while len(self.made) <= limit and self._more():
+            pass
+        return len(self.made) > limit
+
+    def fitting(self, limit: int) -> list[Row]:
+        """At most `limit` rows from top to bottom, with guides.
+
+        Branches come before what is below them, and then what runs before the rest: what runs in its order,
+        so that rows don't jump, of the rest what was touched last. A parent whose children have no rows is
+        `folded`; where some have, the others share one row. A branch shows all its visits or none.
+        """
+        chosen = self._chosen(limit) if self.exceed(limit) else set(range(len(self.made)))
+        return list(self._laid_out(self._tops, chosen, -1))
+
+    def _more(self) -> bool:
+        """Make the next level's rows; False if there are none."""
+        agents, self._agents = self._agents, []
+        self._level = len(self.made)
+        for index in agents:
+            branch = self.made[index].item
+            if isinstance(branch, Branch):
+                self._add_below(branch, index)
+        return len(self.made) > self._level
+
+    def _add_below(self, branch: Branch, parent: int) -> None:
+        above = self.made[parent]
+        depth, agents = above.depth + 1, above.agents + branch.agent
+        kids, made = above.kids, self.made
+        for call in branch.calls:
+            kids.append(len(made))
+            made.append(Row(call, parent, branch.touched, depth, agents))
+        for child in branch.ordered():
+            index = len(made)
+            kids.append(index)
+            made.append(Row(child, parent, child.touched, depth, agents))
+            if child.agent:
+                if not child.single:
+                    self._agents.append(index)
+            else:
+                self._add_below(child, index)
+
+    def _chosen(self, limit: int) -> set[int]:
+        chosen: set[int] = set()
+        shown = Counter[int]()
+        used, start = 0, 0
+        while True:
+            for index in sorted(range(start, len(self.made)), key=self._priority):
+                if index in chosen:
+                    continue
+                new = self._wanted(index, chosen)
+                more = Counter(self.made[i].parent for i in new)
+                cost = len(new)
+                for parent, number in more.items():
+                    kids = len(self._tops if parent < 0 else self.made[parent].kids)
+                    cost += (shown[parent] + number < kids) - (0 < shown[parent] < kids)
+                if used + cost <= limit:
+                    chosen.update(new)
+                    shown.update(more)
+                    used += cost
+                elif used == limit:
+                    return chosen
+            start = len(self.made)
+            if used == limit or not self._more():
+                return chosen
+
+    def _priority(self, index: int) -> tuple[int, bool, int, int, int]:
+        row = self.made[index]
         assert not isinstance(row.item, Rest)
         if status_of(row.item) == "running":
             return row.agents, False, row.depth, index, 0
         return row.agents, True, row.depth, -row.touched, -index
 
-    tops = sum(row.parent < 0 for row in rows)
-    chosen: set[int] = set()
-    shown = Counter[int]()
-    used = 0
-    for index in sorted(range(len(rows)), key=priority):
-        if index in chosen:
-            continue
-        new = _wanted(rows, index, chosen)
-        more = Counter(rows[i].parent for i in new)
-        cost = len(new)
-        for parent, number in more.items():
-            kids = tops if parent < 0 else len(rows[parent].kids)
-            cost += (shown[parent] + number < kids) - (0 < shown[parent] < kids)
-        if used + cost <= limit:
-            chosen.update(new)
-            shown.update(more)
-            used += cost
-        elif used == limit:
-            break
-    return chosen
+    def _wanted(self, index: int, chosen: set[int]) -> set[int]:
+        """A row with what it can't be without: those above it, and the siblings of a branch's visit."""
+        wanted: set[int] = set()
+        while index >= 0 and index not in chosen:
+            parent = self.made[index].parent
+            wanted.update(self.made[parent].kids if parent >= 0 and self._is_agent(parent) else (index,))
+            index = parent
+        return wanted
 
+    def _is_agent(self, index: int) -> bool:
+        item = self.made[index].item
+        return isinstance(item, Branch) and item.agent
 
-def _wanted(rows: list[Row], index: int, chosen: set[int]) -> set[int]:
-    """A row with what it can't be without: those above it, and the siblings of a branch's visit."""
-    wanted: set[int] = set()
-    while index >= 0 and index not in chosen:
-        parent = rows[index].parent
-        wanted.update(rows[parent].kids if parent >= 0 and _is_agent(rows[parent]) else (index,))
-        index = parent
-    return wanted
-
-
-def _is_agent(row: Row) -> bool:
-    return isinstance(row.item, Branch) and row.item.agent
-
-
-def _laid_out(rows: list[Row], siblings: list[int], chosen: set[int], parent: int) -> Iterator[Row]:
-    hidden = [i for i in siblings if i not in chosen]
-    if len(hidden) == 1:
-        hidden = []  # it needs no more room than the row that would count it
-    shown = [i for i in siblings if i not in hidden]
-    left = [item for item in (rows[i].item for i in hidden) if not isinstance(item, Rest)]
-    guides = rows[parent].guides if parent >= 0 else ()
-    for number, i in enumerate(shown, 1):
-        row = rows[i]
-        if parent >= 0:
-            row.guides = (*guides, number < len(shown) or bool(left))
-        row.folded = _has_below(row.item) and chosen.isdisjoint(row.kids)
-        yield row
-        if not row.folded:
-            yield from _laid_out(rows, row.kids, chosen, i)
-    if left:
-        yield Row(Rest(left), parent, guides=(*guides, False) if parent >= 0 else ())
+    def _laid_out(self, siblings: Sequence[int], chosen: set[int], parent: int) -> Iterator[Row]:
+        hidden = [i for i in siblings if i not in chosen]
+        if len(hidden) == 1:
+            hidden = []  # it needs no more room than the row that would count it
+        shown = [i for i in siblings if i in chosen] if hidden else siblings
+        left = [item for item in (self.made[i].item for i in hidden) if not isinstance(item, Rest)]
+        guides = self.made[parent].guides if parent >= 0 else ()
+        for number, i in enumerate(shown, 1):
+            row = self.made[i]
+            if parent >= 0:
+                row.guides = (*guides, number < len(shown) or bool(left))
+            row.folded = _has_below(row.item) and chosen.isdisjoint(row.kids)
+            yield row
+            if not row.folded:
+                yield from self._laid_out(row.kids, chosen, i)
+        if left:
+            yield Row(Rest(left), parent, guides=(*guides, False) if parent >= 0 else ())
 
 
 def _has_below(item: RunView | Branch | Call | Rest) -> bool:

@@ -216,7 +216,7 @@ class Picture:
         tokens = Tokens(event.cached_tokens, event.computed_tokens, event.forced_tokens, event.sampled_tokens)
         more = tokens.since(writing.counted)
         writing.counted = tokens
-        branch.tokens.add(more)
+        branch.count(more)
         self.totals.add(more)
         if more.total:
             self.history.add(event.time, (more.output, more.cached, more.prompt))

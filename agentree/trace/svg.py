@@ -9,6 +9,7 @@ from rich.terminal_theme import TerminalTheme
 
 from agentree.events import Event
 from agentree.trace.console import ROWS
+from agentree.trace.line import put
 from agentree.trace.render import Drawing
 from agentree.trace.state import Picture
 
@@ -52,9 +53,7 @@ def svg(events: Iterable[Event], *, width: int = 100, rows: int = ROWS) -> str:
         _environ={},
     )
     drawing = Drawing(picture, width - 1, now=picture.now)
-    for line in [*drawing.head.lines(losses=3), *drawing.tree(rows)]:
-        line.no_wrap, line.overflow = True, "crop"
-        console.print(line)
+    put(console, [line.cut(width) for line in (*drawing.head.lines(losses=3), *drawing.tree(rows))])
     text = console.export_svg(title="", theme=_THEME, code_format=_FORMAT, unique_id="trace")
     # Where a page's font is wider or narrower than the cells, its characters are stretched, not set apart.
     text = _NOISE.sub("", text.replace("&#160;", "\N{NO-BREAK SPACE}")).replace(

@@ -124,11 +124,16 @@ class Branch:
     parent: "Branch | None" = field(default=None, repr=False)
     number: int = -1
     """Of a branch of a fork, its place in it."""
+    branches: bool = False
+    """Some of what is below it are branches of a fork."""
     fork: bool = False
     """Below it are the branches of a fork of a graph."""
     agent: bool = False
     """It is such a branch: below it are the visits that it makes."""
     tokens: Tokens = field(default_factory=Tokens)
+    """Its own."""
+    total: Tokens = field(default_factory=Tokens)
+    """Its own and those of all that is below it."""
     generations: int = 0
     passes: int = 0
     status: Status = "idle"
@@ -154,12 +159,14 @@ class Branch:
         if child is None:
             match = _BRANCH.match(name)
             number = int(match[1]) if match else -1
+            self.branches = self.branches or match is not None
             child = self.children[name] = Branch(name, path, self, number)
         return child
 
     def ordered(self) -> list["Branch"]:
         """What is below, in order of appearance; the branches of forks by their number."""
-        return sorted(self.children.values(), key=_number)
+        below = list(self.children.values())
+        return sorted(below, key=_number) if self.branches else below
 
     def walk(self) -> Iterator["Branch"]:
         """This branch and all below it, depth first."""
@@ -193,16 +200,13 @@ class Branch:
         alone = len(self.calls) == 1 and not self.children and not self.generations
         return self.calls[0] if alone else None
 
-    def sum(self, known: "dict[Branch, Tokens] | None" = None) -> Tokens:
-        """Tokens of this branch and all below it; `known` keeps what was added up before."""
-        known = {} if known is None else known
-        total = known.get(self)
-        if total is None:
-            total = known[self] = Tokens()
-            total.add(self.tokens)
-            for child in self.children.values():
-                total.add(child.sum(known))
-        return total
+    def count(self, more: Tokens) -> None:
+        """Tokens that came here: its own, and part of all that it is below of."""
+        self.tokens.add(more)
+        branch: Branch | None = self
+        while branch is not None:
+            branch.total.add(more)
+            branch = branch.parent
 
 
 def _number(branch: Branch) -> int:
