@@ -10,6 +10,7 @@ SUITE = {
     "replay": ("recorded agents against the cache, for lru, plan and the optimum", ()),
     "agents": ("recorded agents as programs on the scripted runtime, to the token", ()),
     "overhead": ("tree work as a share of wall time, with nothing to share", ()),
+    "startup": ("from the start of a process to its first token", ()),
     "forward": ("one forward pass, each way to run it beside the plain one", ()),
     "agreement": ("greedy output of each way to run the model against the plain one", ("--prompts", "60")),
     "constraints": ("constraint engines side by side on real schemas", ()),

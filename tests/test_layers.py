@@ -93,6 +93,14 @@ def test_graph_and_tools_need_no_torch() -> None:
     assert run_python(code) == "[]"
 
 
+def test_a_runtime_is_named_without_numpy_and_automata() -> None:
+    code = (
+        "import sys; from agentree import Runtime, user, Choice;"
+        "print([m for m in ('numpy', 'agentree.runtime.constraint.masks', 'jinja2') if m in sys.modules])"
+    )
+    assert run_python(code) == "[]"
+
+
 def test_public_names_resolve_and_are_sorted() -> None:
     import agentree
 

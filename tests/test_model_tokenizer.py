@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from agentree.errors import ModelError, Unsupported
@@ -58,6 +59,36 @@ def test_markup_is_what_the_file_says(folder: Path, tokenizer: Tokenizer, text: 
     expected = Backend.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
     assert tokenizer.encode(text, special=True) == expected
     assert tokenizer.decode(expected, special=True) == text
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "stripping"])
+def overlapping(request: pytest.FixtureRequest, folder: Path) -> tuple[Backend, Tokenizer]:
+    """Added tokens that begin alike, of both sorts; one may take the spaces before it."""
+    backend = Backend.from_file(str(folder / "tokenizer.json"))
+    backend.add_special_tokens([AddedToken("<a>", normalized=False, lstrip=request.param), "<a><b>"])
+    backend.add_tokens([AddedToken("<a><b", normalized=False), AddedToken("b>", normalized=False)])
+    config = replace(read_config(folder), vocab_size=600)
+    return backend, Tokenizer(backend.to_str(), folder / "tokenizer.json", {}, config)
+
+
+@settings(deadline=None)
+@given(parts=st.lists(st.sampled_from(["<a>", "<b>", "<", "a", "b", ">", " ", "<|im_end|>", "the"])))
+def test_the_longest_added_token_of_those_that_begin_first_is_read(
+    overlapping: tuple[Backend, Tokenizer], parts: list[str]
+) -> None:
+    backend, tokenizer = overlapping
+    text = "".join(parts)
+    assert tokenizer.encode(text, special=True) == backend.encode(text, add_special_tokens=False).ids
+
+
+def test_a_token_that_is_not_in_byte_letters_is_its_text(folder: Path) -> None:
+    spec = json.loads((folder / "tokenizer.json").read_text())
+    spec["model"]["vocab"] |= {"naïve 日本": 590, "Ġend": 591}
+    tokenizer = Tokenizer(
+        json.dumps(spec), folder / "tokenizer.json", {}, replace(read_config(folder), vocab_size=600)
+    )
+    assert tokenizer.token_bytes(590) == "naïve 日本".encode()
+    assert tokenizer.token_bytes(591) == b" end"
 
 
 @settings(deadline=None)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from agentree.chat import ChatTemplate, Span, Spans, ToolLike
@@ -31,6 +32,11 @@ class Piece(NamedTuple):
 
 NOTHING = Piece((), "")
 
+REMEMBERED = 64
+"""Pieces whose ids are remembered: many agents begin with the same words."""
+LONG = 20_000
+"""Characters from which on a piece is not remembered."""
+
 
 def control_strings(tokenizer: TextTokens) -> tuple[str, ...]:
     """How a tokenizer's control tokens are spelled."""
@@ -45,6 +51,7 @@ class Prompts:
         controls = control_strings(tokenizer)
         self.chat = ChatTemplate(template, bos=tokenizer.bos, eos=tokenizer.eos, controls=controls)
         self._tokenizer = tokenizer
+        self._remembered = lru_cache(REMEMBERED)(self._read)
         self._alone: dict[bool, bool] = {}
         ordered = sorted(controls, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, ordered))) if ordered else None
@@ -80,6 +87,10 @@ class Prompts:
 
     def piece(self, spans: Spans, *, start: bool = False) -> Piece:
         """Ids of rendered text. Without `start` it goes on from text: no prefix that only a start gets."""
+        read = self._read if sum(len(span.text) for span in spans) > LONG else self._remembered
+        return read(spans, start)
+
+    def _read(self, spans: Spans, start: bool) -> Piece:
         ids: list[int] = []
         for span in spans:
             if not span.control:

@@ -17,7 +17,6 @@ from agentree.events import (
     ToolCallWritten,
 )
 from agentree.runtime.cache import Cache, Eviction
-from agentree.runtime.constraint import CallNamed
 from agentree.runtime.request import Scope
 from agentree.runtime.scheduler import Scheduler
 from agentree.runtime.sequence import Sequence
@@ -77,6 +76,8 @@ class Reporter:
         """Tell of tool calls as far as they are written."""
         if sequence.watch is None or not self._bus.watched:
             return
+        from agentree.runtime.constraint import CallNamed
+
         scope, number = sequence.request.scope, sequence.ticket.number
         data = sequence.text.data_from(sequence.watched)
         sequence.watched += len(data)

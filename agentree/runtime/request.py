@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from agentree.runtime.constraint import TokenConstraint
+if TYPE_CHECKING:
+    from agentree.runtime.constraint import TokenConstraint
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Request:
     max_tokens: int
     """At most so many tokens are generated; 0 only computes (or scores) the prompt."""
     sampling: Sampling = Sampling()
-    constraint: TokenConstraint | None = None
+    constraint: "TokenConstraint | None" = None
     stop: tuple[str, ...] = ()
     """Strings that end the generation; they are not part of its text."""
     end_ids: frozenset[int] = frozenset()

@@ -2,14 +2,17 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agentree.runtime.cache import Lock
-from agentree.runtime.constraint import CallWatch, Matcher
 from agentree.runtime.request import Request, Result, Ticket, TokenCounts
 from agentree.runtime.text import TextStream
+
+if TYPE_CHECKING:
+    from agentree.runtime.constraint import CallWatch, Matcher
 
 
 @dataclass(eq=False)
@@ -27,8 +30,8 @@ class Sequence:
 
     ticket: Ticket
     text: TextStream
-    matcher: Matcher | None
-    watch: CallWatch | None
+    matcher: "Matcher | None"
+    watch: "CallWatch | None"
     """What tells of tool calls in the text."""
     ids: NDArray[np.int32]
     row: NDArray[np.int64]

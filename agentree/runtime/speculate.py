@@ -10,13 +10,15 @@ but how many forwards it takes.
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentree.runtime.constraint import Matcher
 from agentree.runtime.sequence import Sequence
+
+if TYPE_CHECKING:
+    from agentree.runtime.constraint import Matcher
 
 Ids = NDArray[np.int32]
 
@@ -161,7 +163,7 @@ class Speculator:
                 break
         return at
 
-    def _forced_after(self, sequence: Sequence, matcher: Matcher | None, token: int) -> list[int] | None:
+    def _forced_after(self, sequence: Sequence, matcher: "Matcher | None", token: int) -> list[int] | None:
         """What must come after a token, once a matcher has taken it; None where it may not come at all."""
         if token in sequence.request.end_ids:
             return None

@@ -1,6 +1,7 @@
 """Weights of a folder -> a decoder: names, merged projections, storage."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import torch
@@ -9,6 +10,7 @@ from agentree.runtime.model.config import ModelConfig
 from agentree.runtime.model.decoder import Decoder, Layer
 from agentree.runtime.model.linear import DTYPES, Linear, Storage, fits_half, make_linear
 from agentree.runtime.model.rope import RotaryTable, interleave
+from agentree.runtime.model.threads import most_threads
 from agentree.runtime.model.weights import Weights
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -16,7 +18,10 @@ HEAD = "lm_head.weight"
 
 
 class _Builder:
-    """Takes tensors by name, each exactly once, so that no second copy of a weight stays alive."""
+    """Takes tensors by name, each exactly once, so that no second copy of a weight stays alive.
+
+    Several threads may build layers at once.
+    """
 
     def __init__(self, config: ModelConfig, weights: Weights, storage: Storage, device: torch.device) -> None:
         self.config = config
@@ -126,9 +131,14 @@ def build_decoder(
         table = matrix if tied else table.to(device, DTYPES[storage])
     head = make_linear(matrix, None, storage, device)
     layers: list[Layer] = []
-    for number in range(config.layers):
-        layers.append(builder.layer(number))
-        report(number + 1)
+    # Packing weights holds no lock of Python's, and one call of it uses one core.
+    threads = ThreadPoolExecutor(most_threads() if device.type == "cpu" else 1, "agentree-load")
+    try:
+        for layer in threads.map(builder.layer, range(config.layers)):
+            layers.append(layer)
+            report(len(layers))
+    finally:
+        threads.shutdown(cancel_futures=True)
     return Decoder(
         config,
         embedding=table,

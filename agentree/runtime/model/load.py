@@ -1,6 +1,7 @@
 """From a model's name to something that generates."""
 
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from agentree.runtime.model.config import ModelConfig, read_config
 from agentree.runtime.model.decoder import Decoder
 from agentree.runtime.model.folder import ModelFolder, resolve
 from agentree.runtime.model.kv import KVPool
-from agentree.runtime.model.linear import usable
+from agentree.runtime.model.linear import Storage, usable
 from agentree.runtime.model.memory import default_slots, refuse_too_many
 from agentree.runtime.model.progress import Report, Step, ignore
 from agentree.runtime.model.tokenizer import Tokenizer, read_template, read_tokenizer
@@ -69,26 +70,27 @@ def load_model(
     where = _device(device)
     _check_weights(weights, where)
     folder = resolve(ref, progress=progress)
-    with _remedied(folder):
+
+    def report(done: int) -> None:
+        progress(Step("load", folder.name, done, config.layers, "layers"))
+
+    def build() -> tuple[Decoder, Storage]:
+        with Weights(folder.path) as stored:
+            storage = usable(choose_storage(stored, weights, where), where)
+            if kv_tokens is not None:
+                refuse_too_many(kv_tokens, config, compute_dtype(storage, where).itemsize, where)
+            positions = config.context if kv_tokens is None else min(config.context, kv_tokens)
+            return build_decoder(
+                config, stored, storage=storage, device=where, positions=positions, report=report
+            ), storage
+
+    with _remedied(folder), ThreadPoolExecutor(1, "agentree-load") as beside:
         config = read_config(folder.path)
+        # Packing weights leaves Python to others for most of the time.
+        building = beside.submit(build)
         tokenizer = read_tokenizer(folder.path, config)
         template = read_template(folder.path)
-    with _remedied(folder), Weights(folder.path) as stored:
-        storage = usable(choose_storage(stored, weights, where), where)
-        if kv_tokens is not None:
-            refuse_too_many(kv_tokens, config, compute_dtype(storage, where).itemsize, where)
-
-        def report(done: int) -> None:
-            progress(Step("load", folder.name, done, config.layers, "layers"))
-
-        decoder = build_decoder(
-            config,
-            stored,
-            storage=storage,
-            device=where,
-            positions=config.context if kv_tokens is None else min(config.context, kv_tokens),
-            report=report,
-        )
+        decoder, storage = building.result()
     slots = kv_tokens or default_slots(
         config, decoder.dtype.itemsize, where, gpu_memory_fraction=gpu_memory_fraction
     )

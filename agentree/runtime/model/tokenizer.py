@@ -12,6 +12,7 @@ from agentree.errors import ModelError, Unsupported
 from agentree.runtime.model.config import ModelConfig, read_json
 
 if TYPE_CHECKING:
+    from tokenizers import AddedToken
     from tokenizers import Tokenizer as Backend
 
     from agentree.runtime.constraint import Vocabulary
@@ -74,6 +75,17 @@ def _adds_prefix(spec: Mapping[str, Any]) -> bool:
     )
 
 
+def _pattern(added: Iterable["AddedToken"]) -> re.Pattern[str] | None:
+    """Finds added tokens in text as the tokenizer does, the longest of those that begin first.
+
+    None where one of them takes more than its own letters, or where there are none.
+    """
+    tokens = list(added)
+    if not tokens or any(t.lstrip or t.rstrip or t.single_word or t.normalized for t in tokens):
+        return None
+    return re.compile("|".join(re.escape(t.content) for t in sorted(tokens, key=lambda t: -len(t.content))))
+
+
 def _backend(text: str, path: Path) -> "Backend":
     from tokenizers import Tokenizer as Backend
 
@@ -117,6 +129,7 @@ class Tokenizer:
         self.size = config.vocab_size
         self._unknown = self._plain.token_to_id(spec["model"].get("unk_token") or "")
         self._added = self._plain.get_added_tokens_decoder()
+        self._splits = _pattern(self._added.values()) if middle is text else None
         self._ids = self._plain.get_vocab(with_added_tokens=False)
         highest = max(self._ids.values(), default=-1)
         if highest >= self.size:
@@ -144,6 +157,18 @@ class Tokenizer:
     def _markup(self) -> "Backend":
         return _backend(self._text, self._path)
 
+    def _marked(self, text: str) -> list[int]:
+        """Ids of text with control tokens, between which the tokenizer reads each piece by itself."""
+        if self._splits is None:
+            return self._markup.encode(text, add_special_tokens=False).ids
+        ids: list[int] = []
+        end = 0
+        for found in self._splits.finditer(text):
+            ids += self._plain.encode(text[end : found.start()], add_special_tokens=False).ids
+            ids.append(cast("int", self._plain.token_to_id(found[0])))
+            end = found.end()
+        return ids + self._plain.encode(text[end:], add_special_tokens=False).ids
+
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of `text`, with nothing put around them.
 
@@ -152,8 +177,7 @@ class Tokenizer:
         tokenizer's own file says. Unpaired surrogates become U+FFFD.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _broken(text) else text
-        backend = self._markup if special else self._plain
-        ids = backend.encode(text, add_special_tokens=False).ids
+        ids = self._marked(text) if special else self._plain.encode(text, add_special_tokens=False).ids
         if special and ids and max(ids) >= self.size:
             raise ModelError(
                 f"{self._path}: a control token of the text has no row in the model ({max(ids)})"
@@ -165,11 +189,16 @@ class Tokenizer:
         table: list[bytes | None] = [None] * self.size
         if self._byte_level:
             letters = byte_characters()
-            to_byte = {ord(char): byte for byte, char in letters.items()}
             known = frozenset(letters.values())
+            joined = "".join(self._ids)
+            data = joined.translate({ord(char): byte for byte, char in letters.items()})
+            data = data.encode("latin-1", "replace")
+            strange = not known.issuperset(joined)
+            end = 0
             for token, i in self._ids.items():
-                whole = known.issuperset(token)
-                table[i] = token.translate(to_byte).encode("latin-1") if whole else token.encode("utf-8")
+                begin, end = end, end + len(token)
+                whole = not strange or known.issuperset(token)
+                table[i] = data[begin:end] if whole else token.encode("utf-8")
         else:
             for token, i in self._ids.items():
                 byte = _BYTE_TOKEN.fullmatch(token)
