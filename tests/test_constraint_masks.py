@@ -7,7 +7,15 @@ import pytest
 from constraint_tools import any_token, small_vocabulary, stubborn
 from tokenizer_kinds import vocabulary
 
-from agentree.runtime.constraint import JSONSchema, Regex, Vocabulary, compile_constraint, masks, output_of
+from agentree.runtime.constraint import (
+    JSONSchema,
+    Regex,
+    Vocabulary,
+    compile_constraint,
+    masks,
+    output_of,
+    walk,
+)
 from agentree.runtime.constraint.constraint import Automaton, compile_schema
 from agentree.runtime.constraint.positions import Position
 
@@ -41,7 +49,7 @@ def brute(position: Position, words: Vocabulary) -> set[int]:
 @pytest.mark.parametrize("few", [0, 10**9], ids=["by class", "one by one"])
 @pytest.mark.parametrize("number", range(len(SCHEMAS) + 2))
 def test_masks_are_exact(number: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "_FEW", few)
+    monkeypatch.setattr(walk, "FEW", few)
     if number < len(SCHEMAS):
         constraint: Any = compile_schema(JSONSchema(SCHEMAS[number]))
     elif number == len(SCHEMAS):

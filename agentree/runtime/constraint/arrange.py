@@ -77,13 +77,15 @@ def _object(book: Book, shape: Objects, members: dict[str, Any]) -> dict[str, An
         return None
     for witness in shape.witnesses:
         fresh = [key for key in members if key not in witness.declared]
-        if not any(_holds(book, book.broken(witness, key), members[key]) for key in fresh):
+        if not any(_holds(book, book.objects.broken(witness, key), members[key]) for key in fresh):
             return None
     keys = [p.key for p in shape.properties if p.key in members]
     try:
         return {
             key: arranged(
-                book, declared[key].value if key in declared else book.undeclared(shape, key), members[key]
+                book,
+                declared[key].value if key in declared else book.objects.undeclared(shape, key),
+                members[key],
             )
             for key in dict.fromkeys((*keys, *members))
         }

@@ -99,16 +99,16 @@ class ObjectForm:
         book, shape = self._grammar.book, self.shape
         matched = dict(zip(self._patterns, hits, strict=False))
         named = dict(zip(self._names, hits[len(self._patterns) :], strict=False))
-        value = book.both([n for layer in shape.layers for n in _rules(layer, matched)])
+        value = book.sets.both([n for layer in shape.layers for n in _rules(layer, matched)])
         broken: list[int] = []
         for witness in shape.witnesses:
             if witness.layer is None:
                 broken.append(FALSE if named[witness.names] else TRUE)
             else:
-                broken.append(book.complement(book.both(_rules(witness.layer, matched))))
+                broken.append(book.sets.complement(book.sets.both(_rules(witness.layer, matched))))
         claims: dict[int, int] = {}
         for bits in range(self.owed + 1):
-            number = book.both([value, *(b for i, b in enumerate(broken) if bits >> i & 1)])
+            number = book.sets.both([value, *(b for i, b in enumerate(broken) if bits >> i & 1)])
             if number != FALSE:
                 claims[bits] = number
         label = len(self.extras) if claims else -1

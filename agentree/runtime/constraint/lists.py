@@ -51,8 +51,8 @@ class ArrayForm:
         book = self._grammar.book
         parts = [base]
         for (number, _, _), pick in zip(self.watched, picks, strict=True):
-            parts.append(number if pick else book.complement(number))
-        return book.both(parts)
+            parts.append(number if pick else book.sets.complement(number))
+        return book.sets.both(parts)
 
     def options(self, index: int, counts: Counts) -> list[tuple[int, Counts]]:
         """Sets that the item at `index` may be in, with the counts after it."""
@@ -123,8 +123,8 @@ class ListTails:
                     f"'uniqueItems' at {form.shape.unique} beside 'minItems' {form.low} is enforced for "
                     "items that are scalars only: leave one of them out"
                 )
-            others = [book.complement(book.constant(json.loads(t))) for t in taken]
-            text = grammar.scalar(book.value(book.both((number, *others))))
+            others = [book.sets.complement(book.sets.constant(json.loads(t))) for t in taken]
+            text = grammar.scalar(book.value(book.sets.both((number, *others))))
             if text is None:
                 return [None] * form.low + [b"]"]
             taken.append(text)

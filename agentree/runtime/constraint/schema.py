@@ -3,22 +3,19 @@
 Every keyword that can reject something is either enforced exactly or refused by name and place.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, cast
 
 from agentree.errors import ConstraintError
-from agentree.json_types import PYTHON_PATTERN
-from agentree.runtime.constraint import numbers, strings
+from agentree.runtime.constraint import array_sets, keywords
 from agentree.runtime.constraint.documents import Document, Place, pointer
-from agentree.runtime.constraint.formats import FORMATS, LONGEST
-from agentree.runtime.constraint.numbers import Comparison
-from agentree.runtime.constraint.pattern import Dialect, simple_repeat
+from agentree.runtime.constraint.pattern import Dialect
+from agentree.runtime.constraint.scalars import numbers_of, strings_of
+from agentree.runtime.constraint.sets import Key
 from agentree.runtime.constraint.shapes import FALSE, TRUE, Arrays, Layer, Objects, Property
-from agentree.runtime.constraint.terms import partition
-from agentree.runtime.constraint.values import Book, Key, Value
-
-TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
+from agentree.runtime.constraint.strings import Strings
+from agentree.runtime.constraint.values import Book, Value
 
 REFUSED: Final[dict[str, str]] = {
     "$dynamicRef": "write a plain '$ref'",
@@ -31,17 +28,8 @@ REFUSED: Final[dict[str, str]] = {
 }
 """Keywords that can't be enforced, and what to write instead."""
 
-_STRING = ("minLength", "maxLength", "pattern", "format")
-_NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-MOST_MEMBERS = 10_000
-"""Most members of an array or object that are counted one by one."""
-MOST_KEYS = 100
-"""Most properties that an object can be asked to have at least: their keys differ, so all are known."""
-MOST_CHARACTERS = 1_000_000
-"""Most characters that a string can be asked to have at least."""
-_COUNTED = ("minItems", "minProperties", "maxProperties", "minContains")
-_ARRAY = ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains")
-_OBJECT = (
+
+_OBJECT: Final = (
     "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
     "minProperties", "maxProperties",
 )  # fmt: skip
@@ -109,16 +97,16 @@ class Schema:
         for keyword, instead in REFUSED.items():
             if keyword in schema:
                 self._refuse(place, keyword, instead)
-        _ = self._names(schema.get("required", []), "required", place)
-        types = self._types(schema, place)
+        _ = keywords.names(schema.get("required", []), "required", place)
+        allowed = keywords.types(schema, place)
         out = Value(
-            "null" in types,
-            "boolean" in types,
-            "boolean" in types,
-            self._numbers(schema, place, types),
-            self._strings(schema, place) if "string" in types else book.none.strings,
-            self._arrays(schema, place) if "array" in types else (),
-            self._objects(schema, place, "type" in schema) if "object" in types else (),
+            "null" in allowed,
+            "boolean" in allowed,
+            "boolean" in allowed,
+            numbers_of(schema, place, allowed, self._refuse),
+            self._strings(schema, place) if "string" in allowed else book.none.strings,
+            self._arrays(schema, place) if "array" in allowed else (),
+            self._objects(schema, place, "type" in schema) if "object" in allowed else (),
         )
         if "enum" in schema:
             listed = schema["enum"]
@@ -145,107 +133,14 @@ class Schema:
             "dependencies": self._dependencies("dependencies"),
         }
 
-    def _types(self, schema: Mapping[str, object], place: Place) -> Sequence[str]:
-        stated = schema.get("type")
-        if stated is None:
-            return ("null", "boolean", "number", "string", "array", "object")
-        types = [stated] if isinstance(stated, str) else stated
-        if not isinstance(types, list):
-            raise ConstraintError(f"'type' at {pointer(place)} is {stated!r}: a name or a list of names")
-        for name in cast("list[object]", types):
-            if name not in TYPES:
-                raise ConstraintError(f"'type' at {pointer(place)} is {name!r}: known are {', '.join(TYPES)}")
-        return cast("list[str]", types)
-
     def _reference(self, schema: Mapping[str, object], place: Place) -> Value:
         reference = schema["$ref"]
         if not isinstance(reference, str):
             raise ConstraintError(f"'$ref' at {pointer(place)} is {reference!r}, no text")
         return self.book.value(self._set(self.document.resolve(reference, place)))
 
-    # ------------------------------------------------------------------ scalars
-
-    def _numbers(self, schema: Mapping[str, object], place: Place, types: Sequence[str]) -> numbers.Numbers:
-        if "number" in types:
-            out = numbers.ALL
-        elif "integer" in types:
-            out = numbers.WHOLE
-        else:
-            return numbers.NONE
-        bounds: list[tuple[Comparison, object, str]] = []
-        for keyword, plain, strict, flag in (
-            ("minimum", ">=", ">", "exclusiveMinimum"),
-            ("maximum", "<=", "<", "exclusiveMaximum"),
-        ):
-            if keyword in schema:
-                operation = strict if schema.get(flag) is True else plain
-                bounds.append((cast("Comparison", operation), schema[keyword], keyword))
-            if flag in schema and not isinstance(schema[flag], bool):
-                bounds.append((cast("Comparison", strict), schema[flag], flag))
-        for operation, bound, keyword in bounds:
-            value = _number(bound, keyword, place)
-            out = numbers.both(out, numbers.Numbers(numbers.compared(operation, numbers.decimal(value))))
-        if "multipleOf" in schema:
-            value = _number(schema["multipleOf"], "multipleOf", place)
-            if value <= 0:
-                raise ConstraintError(f"'multipleOf' at {pointer(place)} is {value!r}: it must be above 0")
-            try:
-                out = numbers.both(out, numbers.Numbers(numbers.multiples(numbers.decimal(value))))
-            except ConstraintError as error:
-                self._refuse(place, "multipleOf", str(error))
-        return out
-
-    def _strings(self, schema: Mapping[str, object], place: Place) -> strings.Strings:
-        terms = self.book.terms
-        out = strings.all_strings(terms)
-        low = self._count(schema, "minLength", place) or 0
-        out = replace(out, low=low, high=self._count(schema, "maxLength", place))
-        if "pattern" in schema:
-            pattern = schema["pattern"]
-            if not isinstance(pattern, str):
-                raise ConstraintError(f"'pattern' at {pointer(place)} is {pattern!r}, no text")
-            dialect = "python" if schema.get(PYTHON_PATTERN) == "python" else self._patterns
-            try:
-                out = strings.both(out, self._pattern(pattern, dialect))
-            except ConstraintError as error:
-                self._refuse(place, "pattern", str(error))
-        known = schema.get("format")
-        if isinstance(known, str) and known in FORMATS:
-            found = replace(self.book.found(FORMATS[known]), high=LONGEST.get(known))
-            out = strings.both(out, found)
-        return out
-
-    def _pattern(self, pattern: str, dialect: Dialect) -> strings.Strings:
-        """A pattern that is one counted set of characters becomes a length window."""
-        counted = simple_repeat(pattern, dialect)
-        if counted is None:
-            return self.book.found(pattern, dialect)
-        terms = self.book.terms
-        ranges, low, high = counted
-        if len(partition([ranges])) == 1:
-            return strings.Strings(terms, terms.texts if ranges else terms.literal(""), low, high)
-        return strings.Strings(
-            terms, terms.cat(terms.repeat(terms.chars(ranges), 0, None), terms.end), low, high
-        )
-
-    def _count(self, schema: Mapping[str, object], keyword: str, place: Place) -> int | None:
-        value = schema.get(keyword)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
-            raise ConstraintError(f"{keyword!r} at {pointer(place)} is {value!r}: a whole number from 0 on")
-        most = MOST_KEYS if keyword == "minProperties" else MOST_MEMBERS
-        if keyword in _COUNTED and value > most:
-            raise ConstraintError(
-                f"{keyword!r} at {pointer(place)} can't be enforced: {value} members are more than the "
-                f"{most:,} that are counted; give a smaller number"
-            )
-        if keyword == "minLength" and value > MOST_CHARACTERS:
-            raise ConstraintError(
-                f"'minLength' at {pointer(place)} can't be enforced: a text of {value} characters is longer "
-                f"than {MOST_CHARACTERS:,}; give a smaller number"
-            )
-        return int(value)
+    def _strings(self, schema: Mapping[str, object], place: Place) -> Strings:
+        return strings_of(self.book, schema, place, self._patterns, self._refuse)
 
     # ------------------------------------------------------------------ arrays and objects
 
@@ -263,19 +158,19 @@ class Schema:
             raise ConstraintError(f"'prefixItems' at {pointer(place)} is {members!r}: a list of schemas")
         elif "items" in schema:
             rest = self._set((*place, "items"))
-        low = self._count(schema, "minItems", place) or 0
-        shape = Arrays(tuple(prefix), rest, low, self._count(schema, "maxItems", place))
+        low = keywords.count(schema, "minItems", place) or 0
+        shape = Arrays(tuple(prefix), rest, low, keywords.count(schema, "maxItems", place))
         if schema.get("uniqueItems") is True:
             shape = replace(shape, unique=pointer(place))
         if "contains" in schema:
-            least = self._count(schema, "minContains", place)
+            least = keywords.count(schema, "minContains", place)
             contained = (
                 self._set((*place, "contains")),
                 1 if least is None else least,
-                self._count(schema, "maxContains", place),
+                keywords.count(schema, "maxContains", place),
             )
             shape = replace(shape, contains=(contained,))
-        tidy = self.book.array_both(shape, Arrays())
+        tidy = array_sets.both(self.book.sets, shape, Arrays())
         return () if tidy is None else (tidy,)
 
     def _objects(self, schema: Mapping[str, object], place: Place, typed: bool) -> tuple[Objects, ...]:
@@ -284,7 +179,7 @@ class Schema:
         declared = schema.get("properties", {})
         if not isinstance(declared, Mapping):
             raise ConstraintError(f"'properties' at {pointer(place)} is no object")
-        names = self._names(schema.get("required", []), "required", place)
+        names = keywords.names(schema.get("required", []), "required", place)
         matched: list[tuple[str, int]] = []
         if "patternProperties" in schema:
             if not isinstance(schema["patternProperties"], Mapping):
@@ -304,10 +199,10 @@ class Schema:
         plain = Objects(layers=tuple(Layer(layer.patterns, TRUE) for layer in layers if layer.patterns))
         properties: list[Property] = []
         for key in cast("Mapping[str, object]", declared):
-            value = self.book.both((self._set((*place, "properties", key)), self.book.undeclared(plain, key)))
-            properties.append(Property(key, value, key in names))
+            parts = (self._set((*place, "properties", key)), self.book.objects.undeclared(plain, key))
+            properties.append(Property(key, self.book.sets.both(parts), key in names))
         properties += [
-            Property(key, self.book.undeclared(outer, key), True)
+            Property(key, self.book.objects.undeclared(outer, key), True)
             for key in dict.fromkeys(names)
             if key not in declared
         ]
@@ -315,18 +210,12 @@ class Schema:
             tuple(properties),
             layers,
             self._set((*place, "propertyNames")) if "propertyNames" in schema else TRUE,
-            self._count(schema, "minProperties", place) or 0,
-            self._count(schema, "maxProperties", place),
+            keywords.count(schema, "minProperties", place) or 0,
+            keywords.count(schema, "maxProperties", place),
             shut=self.closed and (typed or "properties" in schema),
             said=said,
         )
-        return tuple(self.book.object_both(shape, Objects(said=said)))
-
-    def _names(self, listed: object, keyword: str, place: Place) -> list[str]:
-        names = cast("list[object]", listed) if isinstance(listed, list) else [None]
-        if not all(isinstance(n, str) for n in names):
-            raise ConstraintError(f"{keyword!r} at {pointer(place)} is {listed!r}: a list of property names")
-        return cast("list[str]", names)
+        return tuple(self.book.objects.both(shape, Objects(said=said)))
 
     # ------------------------------------------------------------------ combinations
 
@@ -385,19 +274,13 @@ class Schema:
             for key, needs in cast("Mapping[str, object]", listed).items():
                 absent = Objects((Property(key, FALSE, False),))
                 if isinstance(needs, list):
-                    names = [key, *self._names(cast("object", needs), keyword, place)]
+                    names = [key, *keywords.names(cast("object", needs), keyword, place)]
                     present = (Objects(tuple(Property(n, TRUE, True) for n in dict.fromkeys(names))),)
                 else:
                     stated = book.value(self._set((*place, keyword, key)))
                     here = Objects((Property(key, TRUE, True),))
-                    present = tuple(s for o in stated.objects for s in book.object_both(here, o))
+                    present = tuple(s for o in stated.objects for s in book.objects.both(here, o))
                 out = book.intersected(out, replace(book.every, objects=(absent, *present)))
             return out
 
         return meaning
-
-
-def _number(value: object, keyword: str, place: Place) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConstraintError(f"{keyword!r} at {pointer(place)} is {value!r}, no number")
-    return value

@@ -122,7 +122,7 @@ def _closed(*properties: Property) -> Objects:
 
 
 def _call(book: Book, name: str, arguments: int) -> Objects:
-    return _closed(Property("name", book.constant(name), True), Property("arguments", arguments, True))
+    return _closed(Property("name", book.sets.constant(name), True), Property("arguments", arguments, True))
 
 
 def _is_object(book: Book, number: int) -> bool:
