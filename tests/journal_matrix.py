@@ -241,7 +241,7 @@ def fail_with(text: str) -> Callable[[], None]:
     """From now on nothing can be written."""
 
     def act() -> None:
-        def refuse(self: JournalFile, run: str, facts: Sequence[Fact]) -> Any:
+        def refuse(self: JournalFile, db: sqlite3.Connection, run: str, facts: Sequence[Fact]) -> Any:
             raise sqlite3.OperationalError(text)
 
         JournalFile._insert = refuse

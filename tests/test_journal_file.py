@@ -25,6 +25,7 @@ from agentree.errors import (
     UncertainCall,
 )
 from agentree.graph import Ctx, Graph, Limits, Program
+from agentree.graph.journal.database import Database
 from agentree.graph.journal.facts import Fact, Header
 from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.lock import RunLock
@@ -119,7 +120,7 @@ async def test_another_programs_database_is_left_alone(journal: Path) -> None:
 
 
 async def test_a_locked_file_says_so(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentree.graph.journal.file.PATIENCE", 0.05)
+    monkeypatch.setattr("agentree.graph.journal.database.PATIENCE", 0.05)
     async with ScriptedRuntime({}) as lm:
         await echo().run("x", lm=lm, journal=journal, run_id="a")
         other = sqlite3.connect(journal, isolation_level=None)
@@ -147,15 +148,15 @@ async def test_a_full_disk_keeps_what_the_run_knew(journal: Path) -> None:
     g.edge(ask, grow)
     g.edge(grow, g.end)
     program = g.compile()
-    real = JournalFile._connect
+    real = Database._connect
 
-    def small(self: JournalFile, **options: Any) -> sqlite3.Connection:
+    def small(self: Database, **options: Any) -> sqlite3.Connection:
         db = real(self, **options)
         db.execute("PRAGMA max_page_count = 40")
         return db
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JournalFile, "_connect", small)
+        patch.setattr(Database, "_connect", small)
         async with ScriptedRuntime({"ask": "hi"}) as lm:
             with pytest.raises(JournalError, match="the disk is full: make room, then resume") as stopped:
                 await program.run("go", lm=lm, journal=journal, run_id="a")
@@ -377,14 +378,14 @@ def test_a_child_of_a_killed_process_holds_nothing_up(journal: Path) -> None:
 
 
 def test_writers_of_one_process_take_turns(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentree.graph.journal.file.PATIENCE", 0.02)
+    monkeypatch.setattr("agentree.graph.journal.database.PATIENCE", 0.02)
     one, two = JournalFile(journal, create=True), JournalFile(journal)
     now = time.time()
     one.create(Header("a", "p", "", "m", now, now, "running"), [Fact("accepted", "", {}, now)])
     inside, go = threading.Event(), threading.Event()
 
     def write_long() -> None:
-        with one._writing():
+        with one._database.writing():
             inside.set()
             go.wait(60)
 
@@ -414,6 +415,93 @@ async def test_a_file_that_is_gone_stops_the_run(journal: Path, replaced: bool) 
         await echo().run("x", lm=lm, journal=other)
         with pytest.raises(JournalError, match="was deleted or replaced while it was in use"):
             await echo(fn=lose).run("x", lm=lm, journal=journal)
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5])
+async def test_a_file_that_is_cut_off_stops_the_run(journal: Path, keep: float) -> None:
+    def cut(ctx: Ctx[Any], text: str) -> str:
+        os.truncate(journal, int(journal.stat().st_size * keep))
+        return text
+
+    async with ScriptedRuntime({}) as lm:
+        for run in range(3):
+            await echo().run("x" * 5000, lm=lm, journal=journal, run_id=f"r{run}")
+        with pytest.raises(JournalError, match="was emptied or cut short while it was in use"):
+            await echo(fn=cut).run("x", lm=lm, journal=journal, run_id="a")
+
+
+async def test_a_file_that_shrinks_by_itself_is_in_order(journal: Path) -> None:
+    def collect(ctx: Ctx[Any], text: str) -> str:
+        with Runs(journal) as runs:
+            runs.remove(runs.old(time.time() + 60))
+        with sqlite3.connect(journal) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.close()
+        assert journal.stat().st_size < size
+        return text
+
+    async with ScriptedRuntime({}) as lm:
+        for run in range(9):
+            await echo().run("x" * 50_000, lm=lm, journal=journal, run_id=f"r{run}")
+        size = journal.stat().st_size
+        assert await echo(fn=collect).run("x", lm=lm, journal=journal, run_id="a") == "x"
+        assert await echo().resume("a", lm=lm, journal=journal) == "x"
+
+
+READER = """
+import sys
+from agentree.graph.journal.file import JournalFile
+file = JournalFile(sys.argv[1])
+print(len(file.facts("a")))
+file.close()
+"""
+
+
+def test_who_looks_at_a_file_takes_nothing_from_those_who_write(journal: Path) -> None:
+    one, two = JournalFile(journal, create=True), JournalFile(journal)
+    one.create(Header("a", "p", "", "m", 1.0, 1.0, "running"), [Fact("accepted", "", {}, 1.0)])
+    for n in range(2, 5):
+        one.append("a", [Fact("opened", "", {}, 1.0)])
+        if n == 3:
+            two.close()
+        read = subprocess.run([sys.executable, "-c", READER, journal], capture_output=True, text=True)
+        assert read.stdout == f"{n}\n", read.stderr
+    one.close()
+
+
+async def test_facts_that_somebody_removed_stop_the_run(journal: Path) -> None:
+    def remove(ctx: Ctx[Any], text: str) -> str:
+        with sqlite3.connect(journal) as db:
+            db.execute("DELETE FROM facts")
+        db.close()
+        return text
+
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(JournalError, match=r"run 'a' is not in the journal .* as it was left"):
+            await echo(fn=remove).run("x", lm=lm, journal=journal, run_id="a")
+
+
+@pytest.mark.parametrize("left", [".locks/a.lock", "-wal"])
+async def test_an_emptied_file_is_not_taken_for_a_new_one(journal: Path, left: str) -> None:
+    def fail(ctx: Ctx[Any], text: str) -> str:
+        raise ZeroDivisionError
+
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(ZeroDivisionError):
+            await echo(fn=fail).run("x", lm=lm, journal=journal, run_id="a")
+        content = journal.read_bytes()
+        journal.write_bytes(b"")
+        with pytest.raises(JournalError, match="is empty: it holds no run, and if there were some, it was"):
+            await echo().resume("a", lm=lm, journal=journal)
+        remains = Path(f"{journal}{left}")
+        remains.write_text("what is left")
+        with pytest.raises(JournalError, match=f"{remains.name}.* is left of them.* put it back from a copy"):
+            await echo().run("x", lm=lm, journal=journal, run_id="b")
+        assert remains.read_text() == "what is left"
+        assert journal.read_bytes() == b""
+        remains.unlink()
+        journal.write_bytes(content)
+        assert await echo().resume("a", lm=lm, journal=journal) == "x"
 
 
 # --------------------------------------------------------------------------------------- refusals

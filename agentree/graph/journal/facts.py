@@ -53,3 +53,5 @@ class Header:
     status: Status
     stop: bool = False
     """Whether somebody asked to cancel it: a process that goes on with it may not know yet."""
+    beat: float = 0.0
+    """When a process last told that it works on it; 0 where none had to. Facts may be later."""

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 
 from agentree.errors import JournalError
+from agentree.graph.journal.beat import Beat
 from agentree.graph.journal.facts import Fact, Kind, Status
 from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.lock import RunLock
@@ -34,6 +35,7 @@ class RunLog:
         """Whether it was."""
         self._file = file
         self._run_lock = lock
+        self._beat = Beat(file, run)
         self._waiting: list[Fact] = []
         self._noted = 0
         self._durable = 0
@@ -101,6 +103,15 @@ class RunLog:
     def _stop(self) -> None:
         self.cancelled = True
         self.stopped()
+
+    def keep_time(self) -> None:
+        """From now on tell that the run is worked on: somebody limits the time of it."""
+        self._beat.start()
+
+    async def close(self) -> None:
+        """Nobody works on the run any more."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._beat.stop)
 
     async def answers(self) -> dict[str, Any]:
         """Answers given so far, by question."""

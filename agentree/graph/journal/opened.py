@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentree.errors import AlreadyAnswered, InvalidArgument, JournalError
+from agentree.graph.journal.beat import worked_until
 from agentree.graph.journal.calls import Calls, Policy
 from agentree.graph.journal.check import complaint
 from agentree.graph.journal.facts import Fact, Header
@@ -139,14 +140,14 @@ async def reopen(
         refuse_change(definition, values, run, accepted, changed)
         await anyio.to_thread.run_sync(give_answers, file, run, facts, answers)
         given = await anyio.to_thread.run_sync(file.answers, run)
-        past = Past(facts)
+        past = Past(facts, until=worked_until(facts[-1].time, header.beat, time.time()))
         async with _logging(lm, file, lock, run, values, past, given, uncertain) as journal:
             last = facts[-1]
             output = None
             if last.kind == "ended" and last.body["status"] == "done":
                 output = Finished(journal.read(last.body["output"], "the output"))
             else:
-                journal.log.note("opened", "")
+                journal.log.note("opened", "", until=past.until)
                 await journal.log.sync("running")
             yield _begun(run, accepted, journal, output)
 
@@ -193,8 +194,11 @@ async def _logging(
     log = RunLog(file, lock, run, past)
     questions = Questions(log, answers)
     calls, generations = Calls(log, questions, uncertain), Generations(log)
-    with lm._recalling(run, generations):
-        yield RunJournal(log, values, lm.transcript(), questions, calls, generations)
+    try:
+        with lm._recalling(run, generations):
+            yield RunJournal(log, values, lm.transcript(), questions, calls, generations)
+    finally:
+        await log.close()
 
 
 def _accepted(definition: Definition, values: Values, lm: "Runtime", begun: Begun) -> dict[str, Any]:

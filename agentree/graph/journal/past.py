@@ -22,7 +22,8 @@ class Spent:
 class Past:
     """The facts of the processes that worked on a run before. Empty for a new run."""
 
-    def __init__(self, facts: Sequence[Fact] = ()) -> None:
+    def __init__(self, facts: Sequence[Fact] = (), *, until: float = 0.0) -> None:
+        """`until`: when the last process stopped to work on the run, if it did not say so."""
         self.ended: dict[str, Body] = {}
         """By task path, the end of a visit."""
         self.started: dict[str, Body] = {}
@@ -42,11 +43,21 @@ class Past:
         self._sessions: list[tuple[float, float]] = []
         for fact in facts:
             self._take(fact)
+        if facts and facts[-1].kind not in ("ended", "waiting"):
+            self._stopped(until)
+        self.until = self._sessions[-1][1] if self._sessions else 0.0
+        """When that was."""
+
+    def _stopped(self, until: float) -> None:
+        if self._sessions:
+            began, last = self._sessions[-1]
+            self._sessions[-1] = (began, max(last, until))
 
     def _take(self, fact: Fact) -> None:
         path, body = fact.path, fact.body
         match fact.kind:
             case "opened":
+                self._stopped(body.get("until", 0.0))
                 self._sessions.append((fact.time, fact.time))
             case "node started":
                 self.started.setdefault(path, {**body, "time": fact.time})

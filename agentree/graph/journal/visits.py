@@ -69,7 +69,11 @@ class Keeper:
         return self.journal.log.past.spent(prefix)
 
     def seconds(self, path: str) -> float:
-        """How long this program was worked on before; `path` is the visit that calls it, "" for the run."""
+        """How long this program was worked on before; `path` is the visit that calls it, "" for the run.
+
+        Somebody limits that: from now on the time is kept, also if this process is killed.
+        """
+        self.journal.log.keep_time()
         past = self.journal.log.past
         return past.seconds(past.started.get(path, {}).get("time", 0.0) if path else 0.0)
 
