@@ -104,6 +104,9 @@ class ScriptedEngine:
         for owner in [o for o in self.held if o == run or o.startswith(f"{run}/")]:
             del self.held[owner]
 
+    def settle(self, done: Callable[[], None]) -> None:
+        threading.Thread(target=done, daemon=True).start()
+
     def stats(self) -> EngineStats:
         return EngineStats(pool=4096, free=4096, computed_tokens=sum(len(r.prompt) for r in self.requests))
 

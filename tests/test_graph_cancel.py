@@ -13,7 +13,6 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from lm_scripted import until
 from tiny_models import tiny_llama
 
 from agentree import events as ev
@@ -403,12 +402,15 @@ async def test_the_engine_gives_everything_back(tmp_path: Path) -> None:
     g.edge(g.join(write, joined), g.end)
     everything = g.compile()
     async with Runtime(tiny_llama(tmp_path), kv_tokens=600) as lm:
-        before = living()
+        before, cut_off = living(), 0
         for seconds in (0.0, 0.01, 0.03, 0.06, 0.1, 0.2):
-            with anyio.move_on_after(seconds):
+            with anyio.move_on_after(seconds) as scope:
                 await everything.run("go", lm=lm, seed=2)
             assert living() == before
-            await until(lambda: (lm.stats().private, lm.stats().leased) == (0, 0))
+            if scope.cancelled_caught:
+                assert (lm.stats().private, lm.stats().leased) == (0, 0)
+                cut_off += 1
+        assert cut_off >= 3
         stats = lm.stats()
         assert stats.free + stats.tree == stats.pool
         assert isinstance(await everything.run("go", lm=lm, seed=2), str)

@@ -160,7 +160,7 @@ async def test_events_name_fork_and_branches() -> None:
 async def test_branches_of_a_beam_are_named_through() -> None:
     made = scripted(by_seed)
     beam = [made.empty + user(text) for text in ("a", "b")]
-    with branches([t for t in beam for _ in range(2)], made.session, made.empty._seeds) as kids:
+    async with branches([t for t in beam for _ in range(2)], made.session, made.empty._seeds) as kids:
         out = await kids.gen(str, seed=1)
     assert [g.transcript.token_ids[: len(beam[0])] for g in out[:2]] == [beam[0].token_ids] * 2
     assert [r.scope.path for r in made.engine.requests] == ["[0]", "[1]", "[2]", "[3]"]

@@ -1,13 +1,15 @@
 """The runtime over the real engine and a tiny model: opening, closing, and what the cache does for it."""
 
+import asyncio
 import subprocess
 import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import anyio
+import anyio.lowlevel
 import pytest
 import torch
 from engine_harness import reference_logits
@@ -19,6 +21,7 @@ from agentree.errors import AgentreeError, ContextOverflow, InvalidArgument, Mod
 from agentree.events import Event, Forked, GenerationEnded, ModelLoading, ModelReady
 from agentree.lm import Runtime, Transcript
 from agentree.messages import raw, system, user
+from agentree.runtime.engine import Engine
 from agentree.runtime.request import Scope
 from agentree.tools import ToolCalls, tool
 
@@ -252,20 +255,65 @@ async def test_what_can_not_fit_is_refused_before_it_runs(folder: Path) -> None:
         assert await lm.transcript(user("Hi")).gen(str, max_tokens=8)
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_generations_leave_nothing_behind(folder: Path, backend: str) -> None:
+    """Once whoever waited goes on, the engine has given back all that they held: no step later."""
+
+    async def main() -> None:
+        async with tiny(folder) as lm:
+
+            def clean() -> bool:
+                stats = lm.stats()
+                return stats.private == stats.leased == 0 and stats.free + stats.tree == stats.pool
+
+            t = lm.transcript(user(LONG))
+            for delay in (0.0, 0.002, 0.005, 0.01, 0.02):
+                with anyio.move_on_after(delay) as scope:
+                    await t.gen(str, max_tokens=500)
+                assert scope.cancelled_caught
+                assert clean()
+                with anyio.move_on_after(delay):
+                    async with t.fork(4) as kids:
+                        await kids.gen(str, max_tokens=500)
+                assert clean()
+                async with t.stream(str, max_tokens=500) as stream:
+                    async for _ in stream:
+                        break
+                assert clean()
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(t.gen, str)
+                await until(lambda: lm.stats().private > 0)
+                group.cancel_scope.cancel()
+            assert clean()
+
+    anyio.run(main, backend=backend)
+
+
 @pytest.mark.asyncio
-async def test_cancelled_generations_leave_nothing_behind(folder: Path) -> None:
+async def test_a_task_that_is_cancelled_twice_does_not_wait_for_the_engine(folder: Path) -> None:
+    """As by a second Ctrl-C."""
     async with tiny(folder) as lm:
-        t = lm.transcript(user("Hi"))
-        for delay in (0.0, 0.005, 0.02):
-            with anyio.move_on_after(delay):
-                async with t.fork(4) as kids:
-                    await kids.gen(str, max_tokens=500)
-        async with t.stream(str, max_tokens=500) as stream:
-            async for _ in stream:
-                break
-        await t.gen(str, max_tokens=2)
-        await until(lambda: lm.stats().private == lm.stats().leased == 0)
-        assert lm.stats().free + lm.stats().tree == lm.stats().pool
+        stop, step = threading.Event(), threading.Event()
+
+        def hold_up() -> None:
+            step.set()
+            stop.wait(20)
+
+        engine = cast("Engine", lm._home.session.engine())
+        task = asyncio.ensure_future(lm.transcript(user(LONG)).gen(str, max_tokens=500))
+        await until(lambda: lm.stats().private > 0)
+        engine.post(hold_up)
+        await until(step.is_set)
+        task.cancel()
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        stop.set()
+        await until(lambda: lm.stats().private == 0)
 
 
 @pytest.mark.asyncio

@@ -66,6 +66,7 @@ async def going(
         if begun.journal is not None:
             begun.journal.log.stopped = run.cancel
         stack.enter_context(shared.record.listening(lm.bus))
+        stack.push_async_callback(_settle, run, lm)
         stack.enter_context(lm._holding(run.id))
         async with anyio.create_task_group() as group:
             group.start_soon(run._drive, begun)
@@ -81,6 +82,12 @@ async def going(
         raise failure
     if watched and run._error is not None:
         raise run._error
+
+
+async def _settle(run: Run[Any], lm: "Runtime") -> None:
+    """Where a run was cut off, nothing is held for it any more once whoever awaits it goes on."""
+    if run._cancelled or run._error is not None:
+        await lm._settled()
 
 
 def _explain(run: Run[Any], definition: Definition, limits: Limits | None) -> str:

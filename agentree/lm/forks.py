@@ -1,7 +1,7 @@
 """Branches of a fork: generated on in one wave, released together."""
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -175,17 +175,25 @@ def transcripts(name: str, given: object, write: str) -> list["Transcript"]:
     return found
 
 
-@contextmanager
-def branches(parents: Sequence["Transcript"], session: Session, seeds: Seeds) -> Generator[Forks]:
-    """The scope of one fork: a branch for each entry of `parents`, named after its place."""
+@asynccontextmanager
+async def branches(parents: Sequence["Transcript"], session: Session, seeds: Seeds) -> AsyncGenerator[Forks]:
+    """The scope of one fork: a branch for each entry of `parents`, named after its place.
+
+    Left by an exception, it ends once the engine has taken back what the branches held.
+    """
     scope = ForkScope(session, parents)
     members = [
         replace(parent, _holder=holder, _scope=replace(parent._scope, path=f"{parent._scope.path}[{i}]"))
         for i, (parent, holder) in enumerate(zip(parents, scope.holders, strict=True))
     ]
-    forks = Forks(members, session, seeds, scope)
+    forks, cut_off = Forks(members, session, seeds, scope), False
     try:
         yield forks
+    except BaseException as e:
+        cut_off = not isinstance(e, GeneratorExit)  # after that one nothing can be awaited
+        raise
     finally:
         forks._over = True
         scope.end()
+        if cut_off:
+            await session.settled()

@@ -124,7 +124,7 @@ class Runtime:
         for t in beam:
             self.bus.emit(Forked(run=t._scope.run, path=t._scope.path, n=each, shared_tokens=len(t)))
         seeds = beam[0]._seeds if beam else self._seeds
-        with branches([t for t in beam for _ in range(each)], session, seeds) as forks:
+        async with branches([t for t in beam for _ in range(each)], session, seeds) as forks:
             yield forks
 
     def stats(self) -> Stats:
@@ -208,6 +208,10 @@ class Runtime:
             yield
         finally:
             session.end_run(run)
+
+    async def _settled(self) -> None:
+        """Wait until the engine has done what was asked of it, such as taking a run's leases back."""
+        await self._home.last.settled()
 
     @contextmanager
     def _recalling(self, run: str, recall: Recall) -> Generator[None]:

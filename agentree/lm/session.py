@@ -44,6 +44,7 @@ class EngineLike(Protocol):
     def expect(self, owner: str, seconds: float) -> None: ...
     def release(self, owner: str, *, last_use: bool = True, start: int = 0) -> None: ...
     def release_run(self, run: str) -> None: ...
+    def settle(self, done: Callable[[], None]) -> None: ...
     def stats(self) -> Any: ...
     def close(self) -> None: ...
 
@@ -66,7 +67,8 @@ class Running:
         self._engine = engine
         self._changed = changed
         self._over = anyio.Event()
-        self._tickets: list[Ticket] = []
+        self._tickets: dict[int, Ticket] = {}
+        """Of requests that are not over, by their place in the wave."""
         self._results: list[Result | None] = []
         self._errors: dict[int, BaseException] = {}
         self.pieces: list[str] = []
@@ -76,7 +78,7 @@ class Running:
         """Hand the wave to the engine, to be admitted in one step in this order."""
         self._results = [None] * len(requests)
         wave = [(request, self._sink(i, progress)) for i, request in enumerate(requests)]
-        self._tickets = self._engine.submit_all(wave)
+        self._tickets = dict(enumerate(self._engine.submit_all(wave)))
 
     @property
     def over(self) -> bool:
@@ -95,18 +97,31 @@ class Running:
         return [r for r in self._results if r is not None]
 
     async def wait(self) -> list[Result]:
-        """Wait for all; if one fails or the caller is cancelled, the others are aborted."""
+        """Wait for all; if one fails or the caller is cancelled, the others are aborted, as by `stop`."""
         try:
             await self._over.wait()
             return self.results()
-        except BaseException:
+        except GeneratorExit:  # whoever waited is thrown away: nothing can be awaited any more
             self.abort()
             raise
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Abort what still runs, and wait for the engine to have given back what it held: a step at most.
+
+        Whatever the engine says afterwards goes nowhere.
+        """
+        if self._tickets:
+            self.abort()
+            await settled(self._engine, self._inbox)
 
     def abort(self) -> None:
-        """Stop what still runs. Whatever the engine says afterwards goes nowhere."""
-        for ticket in self._tickets:
+        """Abort what still runs, without waiting."""
+        for ticket in self._tickets.values():
             self._engine.abort(ticket)
+        self._tickets.clear()
 
     def _sink(self, index: int, progress: bool) -> Sink:
         return Sink(
@@ -120,12 +135,14 @@ class Running:
         self._notify()
 
     def _done(self, index: int, result: Result) -> None:
+        self._tickets.pop(index, None)
         self._results[index] = result
         if None not in self._results:
             self._over.set()
             self._notify()
 
     def _failed(self, index: int, error: BaseException) -> None:
+        self._tickets.pop(index, None)
         self._errors[index] = error
         self._over.set()
         self._notify()
@@ -133,6 +150,17 @@ class Running:
     def _notify(self) -> None:
         if self._changed is not None:
             self._changed()
+
+
+async def settled(engine: EngineLike, inbox: Inbox) -> None:
+    """Wait until an engine has done what was asked of it before, whatever is cancelled around.
+
+    It does so between two steps. A task that asyncio cancels once more, as by a second Ctrl-C, waits no more.
+    """
+    done = anyio.Event()
+    with anyio.CancelScope(shield=True):
+        engine.settle(lambda: inbox.put(done.set))
+        await done.wait()
 
 
 class Session:
@@ -243,6 +271,11 @@ class Session:
         self.waits.forget_run(run)
         with suppress(RuntimeClosed):
             self.engine().release_run(run)
+
+    async def settled(self) -> None:
+        """Wait until the engine has done what was asked of it. At once when closed."""
+        with suppress(RuntimeClosed):
+            await settled(self.engine(), self.inboxes.current())
 
     def engine(self) -> EngineLike:
         """The engine. Raises RuntimeClosed once it is closed."""

@@ -73,10 +73,15 @@ class Stream(Generic[T_co]):
         if self._known is None:
             self._running = session.start([self._request], progress=True, changed=self._wake)
 
-    async def _end(self) -> None:
-        """Abort what runs; keep what is complete."""
-        if self._running is not None and not self._running.over:
+    def _abort(self) -> None:
+        """Abort what runs, without waiting."""
+        if self._running is not None:
             self._running.abort()
+
+    async def _end(self) -> None:
+        """Abort what runs, and wait until nothing is held for it; keep what is complete."""
+        if self._running is not None and not self._running.over:
+            await self._running.stop()
         elif self._running is not None and self._running.fine:
             await self._keep()
 
@@ -113,5 +118,11 @@ async def open_stream(
     stream._start(options)
     try:
         yield stream
-    finally:
+    except GeneratorExit:  # nothing can be awaited any more
+        stream._abort()
+        raise
+    except BaseException:
+        await stream._end()
+        raise
+    else:
         await stream._end()

@@ -217,5 +217,5 @@ class Transcript(Conversation):
         self._session.bus.emit(
             Forked(run=self._scope.run, path=self._scope.path, n=n, shared_tokens=len(self._ids))
         )
-        with branches([self] * n, self._session, self._seeds) as forks:
+        async with branches([self] * n, self._session, self._seeds) as forks:
             yield forks

@@ -125,6 +125,16 @@ class Engine:
         """The run is over: end the leases of all owners named `run` or `run/...`."""
         self._post_quietly(lambda: self._forget(run))
 
+    def settle(self, done: Callable[[], None]) -> None:
+        """Have `done` called once everything that was asked for before is done and counted.
+
+        Between two steps, on the engine thread; at once where the engine is closed.
+        """
+        try:
+            self.post(lambda: self._settle_up(done))
+        except RuntimeClosed:
+            done()
+
     def stats(self) -> EngineStats:
         """Counters and pool as of the last step."""
         return self._stats
@@ -286,6 +296,12 @@ class Engine:
                     self._report(sequence, sequence.text.take())
             except Exception as error:
                 self._fail(sequence, error)
+
+    def _settle_up(self, done: Callable[[], None]) -> None:
+        try:
+            self._stats = self._reporter.after_step(idle=not self._busy)
+        finally:
+            done()
 
     def _settle(self, chunk: Chunk, speculator: Speculator) -> None:
         self._reporter.counters.guessed_tokens += chunk.guessed

@@ -110,6 +110,10 @@ class ScriptedEngine:
             self._scheduler.waiting.forget(run)
             self._settle()
 
+    def settle(self, done: Callable[[], None]) -> None:
+        """Everything is done at once."""
+        done()
+
     def stats(self) -> EngineStats:
         """Counters and pool."""
         return self._stats
