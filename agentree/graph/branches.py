@@ -32,17 +32,13 @@ class Arrival:
         return self.task.indices[-1]
 
 
-class Walker(Protocol):
+class Walk(Protocol):
     """How branches move: the execution that they are part of."""
 
-    async def walk(
+    async def __call__(
         self, task: Task, node: NodeSpec, value: Any, inside: "Branches | None", *, visited: bool = False
     ) -> tuple[NodeSpec, Any]:
         """Take a task on from a node (that it has `visited` already) to where its walk ends."""
-        ...
-
-    def bring(self, join: JoinNode, arrivals: Sequence[Arrival]) -> Arrival:
-        """Bring branches together at a join that does not close their fork."""
         ...
 
 
@@ -52,7 +48,9 @@ class Branches:
 
     fork: str
     regions: Regions
-    walker: Walker
+    walk: Walk
+    bring: Callable[[JoinNode, Sequence[Arrival]], Arrival]
+    """Brings branches together at a join that does not close their fork."""
     parallel: int | None = None
     lost: "Callable[[set[int], Exception], None]" = lambda branches, error: None
     """Told of branches that failed and are left out."""
@@ -130,7 +128,7 @@ class Branches:
     ) -> None:
         index = task.indices[-1]
         try:
-            join, value = await self.walker.walk(task, node, value, self, visited=visited)
+            join, value = await self.walk(task, node, value, self, visited=visited)
         except Parked as parked:
             # It stays where it is: no join may fire as if it could not come any more.
             self._parked[index] = parked
@@ -168,7 +166,7 @@ class Branches:
                 continue
             arrivals = sorted(self._waiting.pop(join.name), key=lambda arrival: arrival.index)
             try:
-                arrival = self.walker.bring(join, arrivals)
+                arrival = self.bring(join, arrivals)
             except Exception as error:
                 self._fail(group, error)
                 return
