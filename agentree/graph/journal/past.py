@@ -1,7 +1,7 @@
 """What a journal knows of a run when it is resumed, ready to be looked up along the way."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class Past:
         self.states: dict[str, Body] = {}
         """By task path of a visit that calls a program, the state that it was called with."""
         self._next: dict[str, str] = {}
+        self._recorded = Counter[str]()
+        """By task path of a visit, the tokens of its generations, also of those on branches of its own."""
         self._generations: defaultdict[tuple[str, str], list[Body]] = defaultdict(list)
         self._sessions: list[tuple[float, float]] = []
         for fact in facts:
@@ -69,6 +71,8 @@ class Past:
                 self.ended[path] = body
             case "generation":
                 self._generations[path, body["key"]].append(body)
+                for visit in _visits_of(path):
+                    self._recorded[visit] += tokens_of(body)
             case "call started":
                 self.calls.setdefault((path, body["call"]), {})
             case "call withdrawn":
@@ -100,15 +104,47 @@ class Past:
         """Tokens of every generation that was finished."""
         return [TokenCounts(**body["counts"]) for made in self._generations.values() for body in made]
 
+    def recorded(self, visit: str) -> int:
+        """Tokens of all that a visit generated, whether it has ended or not."""
+        return self._recorded[visit]
+
     def spent(self, prefix: str) -> Spent:
-        """What was used inside of a program, by the prefix of its paths."""
+        """What was used inside of a program, by the prefix of its paths: by visits that don't run again."""
         spent, per_tool = 0, Counter[str]()
         for path, body in self.ended.items():
             if path.startswith(prefix):
                 spent += body.get("tokens", 0)
                 per_tool.update(body.get("calls", {}))
-        return Spent(spent, per_tool)
+        gone = (visit for visit in self._gone() if visit.startswith(prefix) and visit not in self.ended)
+        return Spent(spent + sum(map(self.recorded, gone)), per_tool)
+
+    def _gone(self) -> set[str]:
+        """Visits in branches that nobody waits for any more."""
+        left = [body["visits"] for body in self.ended.values() if "visits" in body]
+        for bodies in self.lost.values():
+            if len({branch for body in bodies for branch in body["branches"]}) < bodies[0]["of"]:
+                left += [body["visits"] for body in bodies]
+        return {_visit(base, n) for visits in left for base, last in visits.items() for n in range(last)}
 
     def seconds(self, since: float = 0.0) -> float:
         """How long processes worked on the run, as far as facts tell, from a point of time on."""
         return sum(max(0.0, last - max(began, since)) for began, last in self._sessions)
+
+
+def tokens_of(generation: Body) -> int:
+    """Prompt and output tokens of a generation, by its fact."""
+    counts = generation["counts"]
+    return counts["prompt"] + counts["sampled"] + counts["forced"]
+
+
+def _visit(base: str, before: int) -> str:
+    """The task path of a visit that so many had been before."""
+    return f"{base}#{before + 1}" if before else base
+
+
+def _visits_of(path: str) -> Iterator[str]:
+    """The path itself, and without the numbers of branches at its end: it may be one that the visit made."""
+    yield path
+    while path.endswith("]"):
+        path = path[: path.rindex("[")]
+        yield path

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from agentree.graph.journal.log import RunLog
-from agentree.graph.journal.past import Body
+from agentree.graph.journal.past import Body, tokens_of
 from agentree.runtime.request import Request, Result, TokenCounts
 
 
@@ -29,14 +29,17 @@ class Generations:
         body = self._log.past.generation(*place, self._asked[place] - 1)
         if body is None:
             return None
-        result = _result(body)
-        counts = result.counts
-        self._taken[request.scope.path] += counts.prompt + counts.sampled + counts.forced
-        return result
+        self._taken[request.scope.path] += tokens_of(body)
+        return _result(body)
 
     def spent(self, path: str) -> int:
         """Prompt and output tokens of a visit's own generations that came from the journal."""
         return sum(n for at, n in self._taken.items() if at == path or at.startswith(f"{path}["))
+
+    def forgotten(self, path: str) -> int:
+        """The same of those in the journal that the visit, when it ran again, did not ask for."""
+        recorded = self._log.past.recorded(path)
+        return recorded - self.spent(path) if recorded else 0
 
     async def keep(self, made: Sequence[tuple[Request, Result]]) -> None:
         """Store results. They are durable before whoever asked goes on."""

@@ -63,6 +63,8 @@ class Keeper:
     cell: Cell
     _state: str | None = None
     """The state as it was written last."""
+    _forks: dict[str, int] = field(default_factory=dict[str, int])
+    """By task path of a join, how many branches lead to it."""
 
     def spent(self, prefix: str) -> Spent:
         """What ended visits of this program have used of its limits."""
@@ -132,6 +134,9 @@ class Keeper:
         body: dict[str, Any] = {"output": self.journal.write(task.value, where, base), "trunk": task.trunk}
         if task.transcript is not base and task.transcript is not None:
             body["transcript"] = _stored(task.transcript, base)
+        forgotten = self.journal.generations.forgotten(visit.path)
+        visit.tokens += forgotten
+        task.trail.spend(forgotten)
         if visit.tokens:
             body["tokens"] = visit.tokens
         if visit.calls:
@@ -175,6 +180,7 @@ class Keeper:
         Where all have failed, the run has too: then all are tried again.
         """
         past = self.journal.log.past
+        self._forks[path] = branches
         found = Gone()
         if (body := past.ended.get(path)) is not None:
             return Gone(set(body["gone"]), dict(body["visits"]), [])
@@ -186,9 +192,8 @@ class Keeper:
 
     def lose(self, path: str, gone: "Gone", error: str) -> None:
         """A branch failed, and its join does without it."""
-        self.journal.log.note(
-            "branch lost", path, branches=sorted(gone.branches), visits=gone.visits, error=error
-        )
+        body = {"branches": sorted(gone.branches), "of": self._forks[path], "visits": gone.visits}
+        self.journal.log.note("branch lost", path, **body, error=error)
 
 
 @dataclass
