@@ -64,6 +64,8 @@ class ModelReady(Event):
     pool: int
     """Slots of the KV pool, in tokens."""
     seconds: float
+    kernels: str = ""
+    """What computes: "compiled" or "torch"."""
 
 
 @dataclass(frozen=True, kw_only=True)

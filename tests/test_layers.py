@@ -17,6 +17,7 @@ LAYERS = (
     ("agentree.tools",),
     ("agentree.runtime.constraint",),
     ("agentree.runtime.cache",),
+    ("agentree.runtime.native",),
     ("agentree.runtime.model",),
     ("agentree.runtime",),
     ("agentree.lm",),

@@ -1,5 +1,6 @@
 """The decoder against transformers, on tiny random weights in float32: max |delta logit| < 1e-4."""
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from agentree.runtime.model.batch import Batch, Row
 from agentree.runtime.model.config import read_config
 from agentree.runtime.model.load import LoadedModel, load_model
 from agentree.runtime.model.rope import inverse_frequencies, rotate_
+from agentree.runtime.native.compiler import find_compiler
 from tests.model_reference import Sequences, reference, reference_logits
 from tests.tiny_models import tiny_llama
 
@@ -35,6 +37,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 32},
 }
 TOLERANCE = 1e-4
+KERNELS = ("torch", "compiled")
 
 
 def random_ids(count: int, seed: int = 0, vocab: int = 512) -> list[int]:
@@ -47,18 +50,34 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     assert found.shape[0] == 0 or (found - expected).abs().max().item() < TOLERANCE
 
 
+@pytest.fixture(scope="module", params=KERNELS)
+def kernels(request: pytest.FixtureRequest) -> Generator[str]:
+    """What computes the models of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTREE_KERNELS", "auto" if request.param == "compiled" else "torch")
+        yield request.param
+
+
+def loaded(folder: Path, kernels: str, slots: int) -> LoadedModel:
+    model = load_model(folder, device="cpu", weights="fp32", kv_tokens=slots)
+    if kernels == "compiled" and find_compiler() is None:
+        pytest.skip("no C++ compiler here")
+    assert model.kernels == kernels
+    return model
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, kernels: str, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[LoadedModel, Any]:
     folder = tiny_llama(tmp_path_factory.mktemp("family"), **FAMILIES[request.param])
-    return load_model(folder, device="cpu", weights="fp32", kv_tokens=2000), reference(folder)
+    return loaded(folder, kernels, 2000), reference(folder)
 
 
 @pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> tuple[LoadedModel, Any]:
+def llama(kernels: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[LoadedModel, Any]:
     folder = tiny_llama(tmp_path_factory.mktemp("llama"), layers=3)
-    return load_model(folder, device="cpu", weights="fp32", kv_tokens=4000), reference(folder)
+    return loaded(folder, kernels, 4000), reference(folder)
 
 
 @pytest.mark.parametrize("contiguous", [True, False])

@@ -4,7 +4,7 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -301,9 +301,9 @@ def test_choices_that_can_not_be(folder: Path) -> None:
     with pytest.raises(InvalidArgument, match="kv_tokens=0 must be at least 1"):
         load_model(folder, device="cpu", kv_tokens=0)
     with pytest.raises(
-        Unsupported, match="weights 'bf16' are not supported on cpu; supported: auto, fp32, fp16, int8"
+        Unsupported, match="weights 'q4' are not supported on cpu; supported: auto, fp32, fp16, bf16, int8"
     ):
-        load_model(folder, device="cpu", weights="bf16")
+        load_model(folder, device="cpu", weights=cast("Any", "q4"))
     if not torch.cuda.is_available():
         with pytest.raises(Unsupported, match="torch sees no GPU here"):
             load_model(folder, device="cuda")

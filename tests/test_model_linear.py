@@ -61,6 +61,7 @@ def test_a_kernel_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp
 
     assert works(PackedInt8)
     works.cache_clear()
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     monkeypatch.setattr(PackedInt8, "__call__", wrong)
     try:
         assert not works(PackedInt8)

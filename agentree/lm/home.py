@@ -194,6 +194,7 @@ class Home:
                 model=model.name,
                 device=model.device,
                 weights=model.weights,
+                kernels=model.kernels,
                 pool=model.kv.slots,
                 seconds=time.monotonic() - began,
             )

@@ -67,7 +67,9 @@ class LineView:
             case ev.ModelLoading():
                 return self._loading(event)
             case ev.ModelReady():
-                how = f"{escape(event.device)}, {escape(event.weights)}, pool of {count(event.pool)} tokens"
+                made = f"{escape(event.kernels)} kernels, " if event.kernels else ""
+                made += f"pool of {count(event.pool)} tokens"
+                how = f"{escape(event.device)}, {escape(event.weights)}, {made}"
                 after = f"{duration(event.seconds)} after its loading began"
                 return f"model {escape(event.model)} ready, {after}: {how}"
             case ev.RunStarted():

@@ -153,14 +153,7 @@ class AttentionPlan:
         worth: int = WORTH,
         run: int = RUN,
     ) -> None:
-        covered = 0
-        for row in rows:
-            queries = row.stop - row.start
-            if not 0 < queries <= row.kv.shape[0]:
-                raise ValueError(f"a row of {queries} queries over a context of {row.kv.shape[0]} tokens")
-            covered += queries
-        if covered != tokens:
-            raise ValueError(f"the rows hold {covered} queries, the batch {tokens} tokens")
+        check_rows(rows, tokens)
         builder = _Builder(groups, dtype, device)
         contexts = [cast("Slots", row.kv.numpy()) for row in rows]
         shared: list[Segment] = []
@@ -248,6 +241,18 @@ class _Builder:
         for line, context in zip(index, contexts, strict=True):
             line[: len(context)] = context
         return Gather(len(contexts), length, fill, torch.from_numpy(index.ravel()).to(self._device))
+
+
+def check_rows(rows: Sequence[Row], tokens: int) -> None:
+    """Raise ValueError if the rows don't cover `tokens` tokens, or one has more queries than context."""
+    covered = 0
+    for row in rows:
+        queries = row.stop - row.start
+        if not 0 < queries <= row.kv.shape[0]:
+            raise ValueError(f"a row of {queries} queries over a context of {row.kv.shape[0]} tokens")
+        covered += queries
+    if covered != tokens:
+        raise ValueError(f"the rows hold {covered} queries, the batch {tokens} tokens")
 
 
 def _share(

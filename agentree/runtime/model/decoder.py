@@ -1,32 +1,21 @@
-"""The decoder: Llama's forward pass, with the switches that the other families need (see `config`)."""
+"""A loaded model: one forward pass over any batch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
 import torch
-from torch.nn import functional
 
-from agentree.runtime.model.attention import AttentionPlan
 from agentree.runtime.model.batch import Batch
 from agentree.runtime.model.config import ModelConfig
 from agentree.runtime.model.kv import KVPool
-from agentree.runtime.model.linear import Linear
-from agentree.runtime.model.rope import RotaryTable, rotate_
 from agentree.runtime.model.threads import Threads, most_threads
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """Weights of one block. q, k and v are one projection, gate and up another."""
+class Stack(Protocol):
+    """The layers of a model, on some way to compute them."""
 
-    attention_norm: torch.Tensor
-    qkv: Linear
-    qk_norm: torch.Tensor | None
-    """[heads + kv_heads, head_dim]: the norm's weight for each head of q, then of k."""
-    output: Linear
-    mlp_norm: torch.Tensor
-    gate_up: Linear
-    down: Linear
+    def forward(self, batch: Batch, kv: KVPool, threads: int) -> torch.Tensor:
+        """Logits float32 [L, vocab_size] of `batch.wanted`; K/V of all tokens written to the pool."""
+        ...
 
 
 class Decoder:
@@ -39,23 +28,16 @@ class Decoder:
     def __init__(
         self,
         config: ModelConfig,
+        stack: Stack,
         *,
-        embedding: torch.Tensor,
-        layers: Sequence[Layer],
-        norm: torch.Tensor,
-        head: Linear,
-        rotary: RotaryTable,
+        device: torch.device,
         dtype: torch.dtype = torch.float32,
         threads: Threads | None = None,
     ) -> None:
         self.config = config
-        self.device = norm.device
+        self.device = device
         self.dtype = dtype
-        self._embedding = embedding
-        self._layers = layers
-        self._norm = norm
-        self._head = head
-        self._rotary = rotary
+        self._stack = stack
         self._threads = threads or Threads(most_threads())
         self._per_token = config.hidden_size * (
             3 * config.intermediate_size + 2 * (config.heads + config.kv_heads) * config.head_dim
@@ -78,41 +60,6 @@ class Decoder:
         """
         with torch.inference_mode():
             if self.device.type != "cpu":
-                return self._forward(batch, kv)
-            with self._threads.running(self.work(batch)):
-                return self._forward(batch, kv)
-
-    def _forward(self, batch: Batch, kv: KVPool) -> torch.Tensor:
-        config = self.config
-        device = self.device
-        tokens = batch.ids.shape[0]
-        heads, turned = config.heads, config.heads + config.kv_heads
-        plan = AttentionPlan(batch.rows, tokens, heads // config.kv_heads, self.dtype, device)
-        slots, wanted = batch.slots.to(device), batch.wanted.to(device)
-        rotation = self._rotary.at(batch.positions.to(device))
-        hidden = self._embedding.index_select(0, batch.ids.to(device)).to(self.dtype)
-        last = len(self._layers) - 1
-        for number, layer in enumerate(self._layers):
-            pool = kv.kv[number]
-            qkv = layer.qkv(self._normalize(hidden, layer.attention_norm)).view(tokens, -1, config.head_dim)
-            if layer.qk_norm is not None:
-                qk = qkv[:, :turned]
-                qk.copy_(functional.rms_norm(qk, (config.head_dim,), None, config.norm_eps) * layer.qk_norm)
-            rotate_(qkv[:, :turned], rotation)
-            pool.index_copy_(0, slots, qkv[:, heads:])
-            if number == last and not wanted.shape[0]:
-                break
-            attended = plan.attend(qkv[:, :heads], pool)
-            if number == last:
-                # Past the last attention a token influences no other one.
-                attended, hidden = attended.index_select(0, wanted), hidden.index_select(0, wanted)
-            hidden += layer.output(attended)
-            inner = layer.gate_up(self._normalize(hidden, layer.mlp_norm))
-            gate, up = inner.chunk(2, dim=1)
-            hidden += layer.down(functional.silu(gate).mul_(up))
-        if not wanted.shape[0]:
-            return torch.empty((0, config.vocab_size), dtype=torch.float32, device=device)
-        return self._head(self._normalize(hidden, self._norm)).float()
-
-    def _normalize(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(hidden, (self.config.hidden_size,), weight, self.config.norm_eps)
+                return self._stack.forward(batch, kv, 1)
+            with self._threads.running(self.work(batch)) as threads:
+                return self._stack.forward(batch, kv, threads)

@@ -137,9 +137,11 @@ def works(kind: type[PackedHalf] | type[PackedInt8]) -> bool:
 
 
 def usable(storage: Storage, device: torch.device) -> Storage:
-    """`storage`, or "fp32" where the kernel that it needs on a CPU is missing or wrong."""
+    """`storage`, or "fp32" where torch's kernel that it needs on a CPU is missing or wrong."""
     if device.type != "cpu":
         return storage
+    if storage == "bf16":
+        return "fp32"
     if (storage == "fp16" and not works(PackedHalf)) or (storage == "int8" and not works(PackedInt8)):
         return "fp32"
     return storage

@@ -14,6 +14,7 @@ from agentree.runtime.model.build import build_decoder, choose_storage, compute_
 from agentree.runtime.model.config import ModelConfig, read_config
 from agentree.runtime.model.decoder import Decoder
 from agentree.runtime.model.folder import ModelFolder, resolve
+from agentree.runtime.model.kernels import choose_kernels
 from agentree.runtime.model.kv import KVPool
 from agentree.runtime.model.linear import Storage, usable
 from agentree.runtime.model.memory import default_slots, refuse_too_many
@@ -39,6 +40,8 @@ class LoadedModel:
     weights: str
     """"fp32", "fp16", "bf16" or "int8"."""
     device: str
+    kernels: str
+    """"compiled" or "torch"."""
 
 
 def load_model(
@@ -74,15 +77,25 @@ def load_model(
     def report(done: int) -> None:
         progress(Step("load", folder.name, done, config.layers, "layers"))
 
-    def build() -> tuple[Decoder, Storage]:
+    def build() -> tuple[Decoder, Storage, str]:
+        kernels = choose_kernels(config, progress=progress) if where.type == "cpu" else None
         with Weights(folder.path) as stored:
-            storage = usable(choose_storage(stored, weights, where), where)
+            storage = choose_storage(stored, weights, where)
+            if kernels is None:
+                storage = usable(storage, where)
             if kv_tokens is not None:
                 refuse_too_many(kv_tokens, config, compute_dtype(storage, where).itemsize, where)
             positions = config.context if kv_tokens is None else min(config.context, kv_tokens)
-            return build_decoder(
-                config, stored, storage=storage, device=where, positions=positions, report=report
-            ), storage
+            decoder = build_decoder(
+                config,
+                stored,
+                storage=storage,
+                device=where,
+                positions=positions,
+                library=kernels,
+                report=report,
+            )
+            return decoder, storage, "torch" if kernels is None else "compiled"
 
     with _remedied(folder), ThreadPoolExecutor(1, "agentree-load") as beside:
         config = read_config(folder.path)
@@ -90,12 +103,22 @@ def load_model(
         building = beside.submit(build)
         tokenizer = read_tokenizer(folder.path, config)
         template = read_template(folder.path)
-        decoder, storage = building.result()
+        decoder, storage, kernels = building.result()
     slots = kv_tokens or default_slots(
         config, decoder.dtype.itemsize, where, gpu_memory_fraction=gpu_memory_fraction
     )
     pool = _pool(config, slots, decoder.dtype, where)
-    return LoadedModel(folder.name, config, tokenizer, decoder, pool, template, storage, where.type)
+    return LoadedModel(
+        folder.name,
+        config,
+        tokenizer,
+        decoder,
+        pool,
+        template,
+        storage,
+        where.type,
+        kernels,
+    )
 
 
 @contextmanager
@@ -129,7 +152,7 @@ def _device(device: DeviceChoice) -> torch.device:
 
 
 def _check_weights(weights: WeightChoice, device: torch.device) -> None:
-    supported = ("auto", "fp32", "fp16", "int8") if device.type == "cpu" else ("auto", "fp32", "fp16", "bf16")
+    supported = ("auto", "fp32", "fp16", "bf16", *(["int8"] if device.type == "cpu" else []))
     if weights not in supported:
         raise Unsupported(
             f"weights {weights!r} are not supported on {device.type}; supported: {', '.join(supported)}"

@@ -9,7 +9,7 @@ from typing import Literal
 class Step:
     """`done` of `total` units of one stage (`total` is None where nobody knows it yet)."""
 
-    stage: Literal["download", "verify", "extract", "convert", "load"]
+    stage: Literal["download", "verify", "extract", "convert", "compile", "load"]
     name: str
     """The file or the model that is worked on."""
     done: int
@@ -22,6 +22,7 @@ STAGES: dict[str, Literal["fetch", "unpack", "verify", "convert", "load"]] = {
     "verify": "verify",
     "extract": "unpack",
     "convert": "convert",
+    "compile": "load",
     "load": "load",
 }
 """What events call the stages."""

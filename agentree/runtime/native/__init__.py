@@ -1,0 +1,1 @@
+"""The compiled forward pass: C++ that this machine's own compiler builds once, called through ctypes."""

@@ -1,0 +1,187 @@
+// The forward pass of a Llama-like decoder on CPU threads, behind a C interface.
+#include "attention.h"
+
+struct Layer {
+    const float *attention_norm;  // [hidden]
+    const float *qk_norm;         // [heads + kv_heads, size] or null
+    const float *mlp_norm;        // [hidden]
+    Matrix qkv, output, gate_up, down;
+};
+
+struct Decoder {
+    int64_t layers, hidden, inner, vocab;
+    int64_t heads, kv_heads, size;
+    float eps;
+    const Layer *layer;
+    const float *norm;
+    Matrix head;
+};
+
+struct Batch {
+    int64_t tokens, jobs, wanted;
+    float *hidden;             // [tokens, hidden]: the embedding of each token; used up
+    const float *rotation;     // [tokens, size]: cosine and sine of each pair
+    const int64_t *writes;     // [tokens]: the slot of each token
+    const int64_t *slots;      // what jobs name contexts in
+    const int64_t *queries;    // what jobs name tokens in
+    const Job *job;
+    const int64_t *want;       // [wanted]: tokens whose logits are asked for
+    float *const *pool;        // per layer [slots, 2 * kv_heads, size]
+    float *logits;             // [wanted, vocab]
+};
+
+namespace {
+
+constexpr int64_t GATES = PANEL / 2;  // a panel of gate_up holds so many gates, then their ups
+
+void normalize(const float *x, const float *weight, int64_t size, float eps, float *out) {
+    vf squares{};
+    int64_t i = 0;
+    float rest = 0;
+    for (; i + LANES <= size; i += LANES) {
+        vf v = load(x + i);
+        squares += v * v;
+    }
+    for (; i < size; i++) rest += x[i] * x[i];
+    float scale = 1.0f / std::sqrt((sum(squares) + rest) / size + eps);
+    for (i = 0; i < size; i++) out[i] = x[i] * scale * weight[i];
+}
+
+void rotate(float *head, const float *rotation, int64_t size) {
+    for (int64_t i = 0; i < size; i += 2) {
+        float a = head[i], b = head[i + 1], cosine = rotation[i], sine = rotation[i + 1];
+        head[i] = a * cosine - b * sine;
+        head[i + 1] = a * sine + b * cosine;
+    }
+}
+
+struct Forward {
+    const Decoder &model;
+    const Batch &batch;
+    const Heads heads;
+    const Cuts cuts;
+    std::vector<float> normal, qkv, attended, inner, partial, weight, kept;
+
+    Forward(const Decoder &model, const Batch &batch)
+        : model(model), batch(batch), heads{model.heads, model.kv_heads, model.size},
+          cuts(heads, batch.job, batch.jobs, batch.queries, batch.tokens), normal(most() * model.hidden),
+          qkv(batch.tokens * heads.width()), attended(batch.tokens * heads.queries()),
+          inner(most() * model.inner), partial(cuts.partials * heads.queries()),
+          weight(cuts.partials * heads.heads), kept(batch.wanted * (model.hidden + heads.queries())) {}
+
+    // Tokens may be wanted more than once.
+    int64_t most() const { return std::max(batch.tokens, batch.wanted); }
+
+    void norm(Team &team, const float *x, const float *with, int64_t rows) {
+        for (int64_t row = team.take(); row < rows; row = team.take())
+            normalize(x + row * model.hidden, with, model.hidden, model.eps, normal.data() + row * model.hidden);
+        team.meet();
+    }
+
+    void add(Team &team, const float *x, int64_t width, const Matrix &matrix, float *hidden, int64_t rows) {
+        product(team, x, width, rows, matrix, [&](int64_t row, int64_t column, const float *found) {
+            float *to = hidden + row * model.hidden + column;
+            int64_t n = std::min(PANEL, model.hidden - column);
+            for (int64_t c = 0; c < n; c++) to[c] += found[c];
+        });
+    }
+
+    // Rotate q and k, and write k and v to their slots.
+    void place(Team &team, const Layer &layer, float *pool) {
+        int64_t turned = heads.heads + heads.kv_heads, row = 2 * heads.kv_heads * heads.size;
+        for (int64_t token = team.take(); token < batch.tokens; token = team.take()) {
+            float *found = qkv.data() + token * heads.width();
+            const float *rotation = batch.rotation + token * heads.size;
+            for (int64_t head = 0; head < turned; head++) {
+                float *at = found + head * heads.size;
+                if (layer.qk_norm) normalize(at, layer.qk_norm + head * heads.size, heads.size, model.eps, at);
+                rotate(at, rotation, heads.size);
+            }
+            std::memcpy(pool + batch.writes[token] * row, found + heads.queries(), row * sizeof(float));
+        }
+        team.meet();
+    }
+
+    void run(Team &team) {
+        Desk desk;
+        float *hidden = batch.hidden, *context = attended.data();
+        int64_t rows = batch.tokens, width = heads.width();
+        for (int64_t number = 0; number < model.layers; number++) {
+            const Layer &layer = model.layer[number];
+            bool last = number == model.layers - 1;
+            norm(team, hidden, layer.attention_norm, rows);
+            product(team, normal.data(), model.hidden, rows, layer.qkv, [&](int64_t row, int64_t column, const float *found) {
+                std::memcpy(qkv.data() + row * width + column, found, std::min(PANEL, width - column) * sizeof(float));
+            });
+            place(team, layer, batch.pool[number]);
+            if (last && !batch.wanted) return;
+            Attention{heads, qkv.data(), batch.pool[number], batch.slots, batch.queries, cuts, attended.data(),
+                      partial.data(), weight.data()}.run(team, desk);
+            if (last) {
+                // Past the last attention a token influences no other one.
+                float *picked = kept.data() + batch.wanted * model.hidden;
+                for (int64_t i = team.take(); i < batch.wanted; i = team.take()) {
+                    std::memcpy(kept.data() + i * model.hidden, hidden + batch.want[i] * model.hidden, model.hidden * sizeof(float));
+                    std::memcpy(picked + i * heads.queries(), context + batch.want[i] * heads.queries(), heads.queries() * sizeof(float));
+                }
+                team.meet();
+                hidden = kept.data();
+                context = picked;
+                rows = batch.wanted;
+            }
+            add(team, context, heads.queries(), layer.output, hidden, rows);
+            norm(team, hidden, layer.mlp_norm, rows);
+            product(team, normal.data(), model.hidden, rows, layer.gate_up, [&](int64_t row, int64_t column, const float *found) {
+                float *to = inner.data() + row * model.inner + column / 2;
+                for (int64_t c = 0; c < GATES; c += LANES) {
+                    vf gate = load(found + c), up = load(found + GATES + c);
+                    vf small = exp_negative(gate < vf{} ? gate : -gate);
+                    vf sigmoid = (gate < vf{} ? small : splat(1.0f)) / (1.0f + small);
+                    store(to + c, gate * sigmoid * up);
+                }
+            });
+            add(team, inner.data(), model.inner, layer.down, hidden, rows);
+        }
+        norm(team, hidden, model.norm, rows);
+        product(team, normal.data(), model.hidden, rows, model.head, [&](int64_t row, int64_t column, const float *found) {
+            std::memcpy(batch.logits + row * model.vocab + column, found, std::min(PANEL, model.vocab - column) * sizeof(float));
+        });
+    }
+};
+
+template <class Element> void pack_as(const Element *from, int64_t outputs, int64_t inputs, Element *to) {
+    for (int64_t first = 0; first < outputs; first += PANEL) {
+        int64_t rows = std::min(PANEL, outputs - first);
+        for (int64_t i = 0; i < inputs; i++, to += PANEL) {
+            for (int64_t c = 0; c < rows; c++) to[c] = from[(first + c) * inputs + i];
+            for (int64_t c = rows; c < PANEL; c++) to[c] = Element{};
+        }
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Lay out weights [outputs, inputs] of 1, 2 or 4 bytes each as panels.
+void agentree_pack(const void *from, int64_t outputs, int64_t inputs, int64_t bytes, void *to) {
+    if (bytes == 4) pack_as((const uint32_t *)from, outputs, inputs, (uint32_t *)to);
+    if (bytes == 2) pack_as((const uint16_t *)from, outputs, inputs, (uint16_t *)to);
+    if (bytes == 1) pack_as((const uint8_t *)from, outputs, inputs, (uint8_t *)to);
+}
+
+// x [rows, inputs] times a matrix -> out [rows, outputs].
+void agentree_product(const Matrix *matrix, const float *x, int64_t rows, float *out, int32_t threads) {
+    Pool::shared().run(threads, [&](int, Team &team) {
+        product(team, x, matrix->inputs, rows, *matrix, [&](int64_t row, int64_t column, const float *found) {
+            std::memcpy(out + row * matrix->outputs + column, found, std::min(PANEL, matrix->outputs - column) * sizeof(float));
+        });
+    });
+}
+
+// The whole batch: K and V to the pool, logits of the wanted tokens.
+void agentree_forward(const Decoder *model, const Batch *batch, int32_t threads) {
+    Forward forward(*model, *batch);
+    Pool::shared().run(threads, [&](int, Team &team) { forward.run(team); });
+}
+}
