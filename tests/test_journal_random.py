@@ -7,11 +7,12 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from journal_harness import MEMORY, ended, generated, stopping
+from journal_harness import MEMORY, ended, facts, generated, stopping
 from test_graph_random import Boom, Built, Tree, script, trees
 
 from agentree.errors import JournalError
 from agentree.graph import Limits
+from agentree.graph.journal.past import Past, tokens_of
 from agentree.testing import ScriptedRuntime
 
 
@@ -77,6 +78,8 @@ def survives(tree: Tree, x: int, stops: tuple[int, int], backend: str) -> None:
             lm.check()
             assert generated(parts) == generated(whole)
             assert ended(parts) == ended(whole)
+            recorded = [tokens_of(fact.body) for fact in facts(parts) if fact.kind == "generation"]
+            assert Past(facts(parts)).spent("").tokens == sum(recorded)
             assert set(built.seen) == set(seen)
             stats = lm.stats()
             assert stats.leased == stats.private == 0

@@ -22,6 +22,7 @@ from agentree.events import STOPPED
 from agentree.graph.journal.finished import look_now
 from agentree.graph.journal.opened import cancelled
 from agentree.graph.journal.reading import Runs, Shown
+from agentree.graph.journal.telling import told
 from agentree.tools import canonical_json
 from agentree.trace.text import escape, in_words, one_line
 
@@ -275,22 +276,8 @@ def _calls(facts: "Sequence[Fact]", path: str) -> list[str]:
 
 def plain(written: Any) -> str:
     """A value of the journal as text for people."""
-    value = _plain(written)
+    value = told(written)
     return value if isinstance(value, str) else canonical_json(value)
-
-
-def _plain(written: Any) -> Any:
-    if isinstance(written, list):
-        return [_plain(item) for item in cast("list[Any]", written)]
-    if not isinstance(written, dict):
-        return written
-    found = cast("dict[str, Any]", written)
-    inner = found.get("v")
-    if isinstance(inner, str) and str(found.get("is")).startswith("type "):
-        return json.loads(inner)
-    if isinstance(inner, dict):
-        return {key: _plain(value) for key, value in cast("dict[str, Any]", inner).items()}
-    return _plain(inner) if isinstance(inner, list) else inner
 
 
 def _when(seconds: float) -> str:
