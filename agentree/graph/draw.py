@@ -3,7 +3,7 @@
 import inspect
 from typing import TYPE_CHECKING
 
-from agentree.graph.nodes import Definition, NodeSpec, StepNode
+from agentree.graph.nodes import CallNode, Definition, NodeSpec, StepNode
 from agentree.graph.outline import Notes, annotated, outline, ways
 from agentree.graph.plan import Call, Extend, Fork, Generate, Join, Lease, Plan, Release, Select
 from agentree.graph.types import Limits
@@ -30,7 +30,7 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
     def notes(name: str) -> list[str]:
         node = definition.nodes.get(name)
         if node is None:
-            return []
+            return _inner_notes(definition, lm, name)
         lines: list[str] = []
         for op in plan.blocks.get(node.name, ()):
             match op:
@@ -63,6 +63,9 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
                     lines.append(f"release {op.transcript}{' where it was not picked' if op.losers else ''}")
                 case Call() if node.kind == "tools":
                     lines.append(f"call {', '.join(op.what)}")
+                case Call() if isinstance(node, CallNode):
+                    own, fork = "with a transcript of its own", "go on from here, and come back"
+                    lines.append(fork if node.transcript == "fork" else own)
                 case Call() if isinstance(node, StepNode):
                     lines.extend((inspect.getdoc(node.fn) or "").split("\n")[:1] if node.fn.__doc__ else ())
                 case Call() | Select():
@@ -70,6 +73,15 @@ def plan_notes(plan: Plan, definition: Definition, lm: "Runtime | None") -> Note
         return lines
 
     return notes
+
+
+def _inner_notes(definition: Definition, lm: "Runtime | None", path: str) -> list[str]:
+    """The notes of a node inside of a called program."""
+    for node in definition.nodes.values():
+        if isinstance(node, CallNode) and path.startswith(f"{node.name}/"):
+            inner = plan_notes(node.program.plan, node.program._definition, lm)
+            return inner(path.removeprefix(f"{node.name}/"))
+    return []
 
 
 def _name(transcript: str) -> str:

@@ -8,13 +8,12 @@ import anyio
 
 from agentree.errors import AgentreeError
 from agentree.graph.ctx import Cell
-from agentree.graph.draw import tree
 from agentree.graph.execute import Execution
 from agentree.graph.given import check_input, check_run
 from agentree.graph.journal.fingerprint import tools_of
 from agentree.graph.journal.opened import Begun, Place, create
 from agentree.graph.nodes import Definition
-from agentree.graph.outline import run_notes
+from agentree.graph.outline import annotated, outline, run_notes
 from agentree.graph.record import Recorder
 from agentree.graph.run import Run
 from agentree.graph.task import Shared
@@ -91,4 +90,5 @@ async def _settle(run: Run[Any], lm: "Runtime") -> None:
 
 
 def _explain(run: Run[Any], definition: Definition, limits: Limits | None) -> str:
-    return tree(definition, limits, run_notes(run._shared.record.generations))
+    lines = outline(definition, limits)
+    return annotated(lines, run_notes(lines, run._shared.record.generations))

@@ -1,12 +1,13 @@
 """A graph as a tree of lines, each for one node: what a plan and a run are explained on, also from a file."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from agentree.events import GenerationEnded
 from agentree.graph.flow import show
 from agentree.graph.nodes import (
     Branch,
+    CallNode,
     Definition,
     Edge,
     EndNode,
@@ -18,18 +19,18 @@ from agentree.graph.nodes import (
 from agentree.graph.types import Limits
 
 Notes = Callable[[str], list[str]]
-"""What is said below a node, by its name."""
+"""What is said below a node, by its path: its name, after those of the calls that it is inside of."""
+_VISIT = re.compile(r"(\[\d+\])*(#\d+)?(?=/|$)")
+"""What the path of a visit has after the name of each node."""
 
 
 def outline(definition: Definition, limits: Limits | None) -> str:
-    """The graph as a tree, each node once; a node met again is only named.
+    """The graph as a tree, each node once; a node met again is only named. Called programs stand below
+    their calls.
 
-    A line is what is printed, and for a node the guides of lines below it and its name, separated by tabs.
+    A line is what is printed, and for a node the guides of lines below it and its path, separated by tabs.
     """
-    bounds = "" if limits is None else f"  ({_bounds(limits)})"
-    title = f"{definition.name}: {show(definition.input)} -> {show(definition.output)}{bounds}"
-    seen: set[str] = set()
-    return "\n".join([_plain(title), *_subtree(definition, definition.start, "", seen, "", "")])
+    return "\n".join(_program(definition, limits, "", ""))
 
 
 def annotated(outline: str, notes: Notes) -> str:
@@ -44,18 +45,29 @@ def annotated(outline: str, notes: Notes) -> str:
     return "\n".join(lines)
 
 
-def run_notes(record: Sequence[GenerationEnded]) -> Notes:
+def run_notes(outline: str, record: Sequence[GenerationEnded]) -> Notes:
     """What each visit of a node really took, in tokens, and why what was not in the cache was missing.
 
-    In the order of branches and visits.
+    In the order of branches and visits; below a call, what belongs to no node of the outline inside of it.
     """
+    names = {line.rpartition("\t")[2] for line in outline.split("\n") if line.count("\t") == 2}
+    by_node: dict[str, list[GenerationEnded]] = {}
+    for event in record:
+        by_node.setdefault(_node(event.path, names), []).append(event)
 
     def notes(name: str) -> list[str]:
-        visit = re.compile(rf"{re.escape(name)}(\[\d+\])*(#\d+)?(/.*)?")
-        found = sorted((event for event in record if visit.fullmatch(event.path)), key=_place)
+        found = sorted(by_node.get(name, ()), key=_place)
         return [line for event in found for line in actual(event, event.path)]
 
     return notes
+
+
+def _node(path: str, names: Collection[str]) -> str:
+    """The innermost of the nodes that a visit is of or inside of; "" if it is none of them."""
+    name = _VISIT.sub("", path)
+    while name and name not in names:
+        name = name.rpartition("/")[0]
+    return name
 
 
 def _place(event: GenerationEnded) -> list[tuple[list[int], int]]:
@@ -103,8 +115,15 @@ def _bounds(limits: Limits) -> str:
     return ", ".join(parts) + (", then a forced answer" if limits.on_limit == "answer" else "")
 
 
+def _program(definition: Definition, limits: Limits | None, path: str, guides: str) -> Iterator[str]:
+    """The lines of a program, below `guides`, whose nodes have paths that begin with `path`."""
+    bounds = "" if limits is None else f"  ({_bounds(limits)})"
+    yield guides + _plain(f"{definition.name}: {show(definition.input)} -> {show(definition.output)}{bounds}")
+    yield from _subtree(definition, definition.start, "", set(), guides, guides, path)
+
+
 def _subtree(
-    definition: Definition, node: NodeSpec, label: str, seen: set[str], first: str, rest: str
+    definition: Definition, node: NodeSpec, label: str, seen: set[str], first: str, rest: str, path: str
 ) -> Iterator[str]:
     again = node.name in seen and not isinstance(node, EndNode)
     kind = "" if isinstance(node, StartNode | EndNode) else f"  [{node.kind}]"
@@ -114,11 +133,14 @@ def _subtree(
         return
     seen.add(node.name)
     below = ways(definition.routes.get(node.name))
-    yield f"{text}\t{rest}{'│  ' if below else '   '}\t{_plain(node.name)}"
+    inside = rest + ("│  " if below else "   ")
+    yield f"{text}\t{inside}\t{_plain(path + node.name)}"
+    if isinstance(node, CallNode):
+        yield from _program(node.program._definition, node.program.limits, f"{path}{node.name}/", inside)
     # a single way on stays in the column, so that long chains don't drift to the right
     for i, (label, to) in enumerate(below):
         if len(below) == 1:
-            yield from _subtree(definition, to, label, seen, rest, rest)
+            yield from _subtree(definition, to, label, seen, rest, rest, path)
         else:
             last = i == len(below) - 1
             yield from _subtree(
@@ -128,6 +150,7 @@ def _subtree(
                 seen,
                 rest + ("└─ " if last else "├─ "),
                 rest + ("   " if last else "│  "),
+                path,
             )
 
 

@@ -36,7 +36,7 @@ def explain(events: Iterable[Event]) -> str:
             continue
         number = "" if view.number == 1 else f"{view.number}:"
         title = f"run {run}, {ends.get(run, 'not over')}" if run else "transcripts"
-        listed = annotated(plan, run_notes(record)) if "\t" in plan else _listed(plan, record)
+        listed = annotated(plan, run_notes(plan, record)) if "\t" in plan else _listed(plan, record)
         parts.append(f"{number}{title}\n{listed}")
     return "\n\n".join(parts)
 
