@@ -125,7 +125,7 @@ class Masks:
             return [(reached.position, reached.ids)]
         out: list[tuple[Position, Ids | list[int]]] = []
         ids = np.asarray(reached.ids, np.int32)
-        for length in np.unique(reached.lengths).tolist():
+        for length in np.flatnonzero(np.bincount(reached.lengths)).tolist():
             members = ids[reached.lengths == length]
             target: Position | None = reached.position
             for byte in (self.vocabulary.tokens[int(members[0])] or b"")[reached.depth :]:

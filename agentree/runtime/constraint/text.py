@@ -43,6 +43,8 @@ class TextAutomaton:
         self.after = after
         self.labels = labels
         self.mode: Mode = mode
+        self.alive = sum(1 << number for number in {number for row in after for number in row})
+        """Classes of characters that may come anywhere, as a bit set."""
         self.complete = sum(high - low + 1 for ranges in classes for low, high in ranges) == 0x110000 - 0x800
         """The classes cover every character."""
 

@@ -16,6 +16,10 @@ Mask = NDArray[np.bool_]
 Ids = NDArray[np.int32]
 
 _NO_KIDS: dict[int, int] = {}
+_SAMPLE = 500
+"""So many tokens tell how various their sequences of classes are."""
+_TOGETHER = 3
+"""So many tokens of such a sample must share a sequence for all to be looked at by sequence."""
 _SPECIAL = frozenset((*range(0x20), 0x22, 0x5C))
 
 
@@ -38,6 +42,7 @@ class Trie:
         self.soiled: list[bool] = [False]
         clean: list[int] = []
         lengths: list[int] = []
+        texts: list[bytes] = []
         path = [0]
         before = b""
         # In order, so that a token shares the start of its path with the one before it, and places that are
@@ -56,16 +61,18 @@ class Trie:
             else:
                 clean.append(number)
                 lengths.append(characters)
+                texts.append(text)
             before = text
         self._leave(path, 1, len(clean))
         self.last[0] = len(clean)
-        self._text = {number: text for text, number in tokens}
-        self._points: NDArray[np.int64] | None = None
+        self._points = np.frombuffer(b"".join(texts).decode().encode("utf-32-le"), np.uint32)
+        """The characters of all clean tokens in a row."""
         self._used: dict[tuple[Ranges, ...], NDArray[np.int64]] = {}
-        self._alike: dict[tuple[Ranges, ...], ClassTrie] = {}
-        self._asked: dict[tuple[Ranges, ...], int] = {}
+        self._alike: dict[tuple[tuple[Ranges, ...], int], ClassTrie | None] = {}
         self.clean: Ids = np.array(clean, np.int32)
         self.lengths: Ids = np.array(lengths, np.int32)
+        self._begins: NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.lengths, dtype=np.int64)[:-1]))
+        """Where each clean token begins among these."""
         self.longest = max(lengths, default=1)
         """Code points of the longest clean token."""
 
@@ -110,46 +117,38 @@ class Trie:
 
     def _classify(self, classes: tuple[Ranges, ...]) -> NDArray[np.int64]:
         """The classes of characters that each clean token is made of, as bit sets."""
-        starts = sorted((low, high, number) for number, ranges in enumerate(classes) for low, high in ranges)
-        lows = np.array([low for low, _, _ in starts], np.int64)
-        highs = np.array([high for _, high, _ in starts], np.int64)
-        bits = np.array([1 << number for _, _, number in starts], np.int64)
-        points = self._characters()
-        where = np.searchsorted(lows, points, "right") - 1
-        inside = (where >= 0) & (points <= highs[where])
-        of_each = np.where(inside, bits[where], 1 << 62)
-        begins = np.concatenate(([0], np.cumsum(self.lengths)[:-1]))
-        return np.bitwise_or.reduceat(of_each, begins)
+        bits = np.array([*(1 << number for number in range(len(classes))), 1 << MOST_CLASSES], np.int64)
+        return np.bitwise_or.reduceat(bits[self._numbers(classes)], self._begins)
 
-    def _characters(self) -> NDArray[np.int64]:
-        """The characters of all clean tokens in a row."""
-        if self._points is None:
-            texts = [self._text[int(i)].decode() for i in self.clean]
-            self._points = np.array([ord(c) for text in texts for c in text], np.int64)
-        return self._points
+    def _numbers(self, classes: tuple[Ranges, ...]) -> NDArray[np.uint8]:
+        """The class of each character of all clean tokens in a row; the number after the last for none."""
+        points = self._points
+        of_point = np.full(int(points.max(initial=0)) + 1, len(classes), np.uint8)
+        for number, ranges in enumerate(classes):
+            for low, high in ranges:
+                of_point[low : high + 1] = number
+        return of_point[points]
 
-    def by_class(self, classes: tuple[Ranges, ...]) -> ClassTrie | None:
-        """The clean tokens by their classes of characters.
+    def by_class(self, classes: tuple[Ranges, ...], alive: int) -> ClassTrie | None:
+        """The clean tokens that are made of some classes of characters (`alive`, a bit set), by these.
 
-        None for the first two who ask: to make it takes as long as to walk the tokens two times.
+        None where most of them are alone with their sequence of classes, so that nothing is gained.
         """
-        found = self._alike.get(classes)
-        if found is None:
-            if len(self._asked) > 1000:
-                self._asked.clear()
-            self._asked[classes] = self._asked.get(classes, 0) + 1
-            if self._asked[classes] < 3:
-                return None
+        key = (classes, alive)
+        if key not in self._alike:
             if len(self._alike) > 20:
                 self._alike.clear()
-            starts = sorted((low, high, n) for n, ranges in enumerate(classes) for low, high in ranges)
-            lows, highs, numbers = (np.array(column, np.int64) for column in zip(*starts, strict=True))
-            points = self._characters()
-            where = np.searchsorted(lows, points, "right") - 1
-            inside = (where >= 0) & (points <= highs[where])
-            of_each = np.where(inside, numbers[where], 255).astype(np.uint8)
-            found = self._alike[classes] = ClassTrie(of_each.tobytes(), self.lengths, self.clean, points)
-        return found
+            those = np.flatnonzero((self.used(classes) & ~alive) == 0)
+            numbers = self._numbers(classes)
+            begins, lengths = self._begins[those], self.lengths[those]
+            step = max(len(those) // _SAMPLE, 1)
+            sample = zip(begins[::step].tolist(), lengths[::step].tolist(), strict=True)
+            various = len({numbers[begin : begin + length].tobytes() for begin, length in sample})
+            few = various * step * _TOGETHER < len(those)
+            self._alike[key] = (
+                ClassTrie(numbers, self._points, begins, lengths, self.clean[those]) if few else None
+            )
+        return self._alike[key]
 
     def find(self, text: bytes) -> int:
         """The place of a text, -1 if no token starts with it."""

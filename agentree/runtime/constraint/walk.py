@@ -103,7 +103,8 @@ def _alike(trie: Trie, start: Position) -> list[Reached] | None:
                 Reached(start, trie.clean[looping], trie.lengths[looping]),
                 *_beside(trie, start, ~looping),
             ]
-    tree = trie.by_class(body.text.automaton.classes)
+    automaton = body.text.automaton
+    tree = trie.by_class(automaton.classes, automaton.alive)
     return None if tree is None else _by_class(start, tree)
 
 
