@@ -121,7 +121,7 @@ class Forking:
         """Visit a join: its output, and the winner if it keeps one."""
         visit = self._visits.enter(task, join)
         if self._keeper is not None and (body := self._keeper.joined(visit.path)) is not None:
-            task.value = self._keeper.journal.read(body["output"], f"join {join.name!r}", task.transcript)
+            task.value = self._keeper.output(body, f"join {join.name!r}", task.transcript)
             self._visits.restored(visit, join)
             won = (arrival for arrival in arrivals if arrival.index == body["winner"])
             return task.value, next(won, None)

@@ -8,15 +8,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from agentree.errors import JournalError
+from agentree.graph.journal.accepted import Changed, accepted_of, refuse_change, values_of
+from agentree.graph.journal.answers import give_answers
 from agentree.graph.journal.file import JournalFile
-from agentree.graph.journal.opened import (
-    Changed,
-    Finished,
-    accepted_of,
-    give_answers,
-    refuse_change,
-    values_of,
-)
+from agentree.graph.journal.opened import Finished
 from agentree.graph.journal.unstorable import NeedsRuntime, Unstorable
 from agentree.graph.nodes import Definition
 

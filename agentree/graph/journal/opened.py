@@ -1,45 +1,44 @@
 """Opens the journal of a run: of a new one, or of one that goes on."""
 
-import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
 import anyio.to_thread
-from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from agentree.errors import AlreadyAnswered, InvalidArgument, JournalError
+from agentree.errors import InvalidArgument, JournalError
+from agentree.graph.journal.accepted import (
+    Changed,
+    accepted_of,
+    accepted_with,
+    refuse_change,
+    refuse_other_tokens,
+    values_of,
+)
+from agentree.graph.journal.answers import give_answers
 from agentree.graph.journal.beat import worked_until
 from agentree.graph.journal.calls import Calls, Policy
-from agentree.graph.journal.check import complaint
 from agentree.graph.journal.facts import Fact, Header
 from agentree.graph.journal.file import JournalFile
-from agentree.graph.journal.fingerprint import declared, fingerprint, tools_of
 from agentree.graph.journal.lock import RunLock
 from agentree.graph.journal.log import RunLog
 from agentree.graph.journal.past import Body, Past
 from agentree.graph.journal.questions import Questions
 from agentree.graph.journal.recall import Generations
-from agentree.graph.journal.unstorable import Unstorable
 from agentree.graph.journal.values import Values
 from agentree.graph.journal.visits import RunJournal
 from agentree.graph.nodes import Definition
-from agentree.lm.stored import stored
 
 if TYPE_CHECKING:
     from agentree.lm import Runtime, Transcript
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-Changed = Literal["refuse", "accept"]
-"""What becomes of a run whose program has changed since it began."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ async def create(definition: Definition, place: Place, lm: "Runtime", begun: Beg
     Raises JournalError where a type can't be stored, the id is taken, or the file can't be written.
     """
     values = values_of(definition)
-    accepted = _accepted(definition, values, lm, begun)
+    accepted = accepted_with(definition, values, lm, begun)
     now = time.time()
     model = str(lm._home.settings.model)
     header = Header(begun.id, definition.name, place.source, model, now, now, "running")
@@ -136,7 +135,7 @@ async def reopen(
             raise cancelled(run)
         facts = await anyio.to_thread.run_sync(file.facts, run)
         accepted = accepted_of(facts, run)
-        _refuse_other_tokens(lm, run, accepted)
+        refuse_other_tokens(lm, run, accepted)
         refuse_change(definition, values, run, accepted, changed)
         await anyio.to_thread.run_sync(give_answers, file, run, facts, answers)
         given = await anyio.to_thread.run_sync(file.answers, run)
@@ -150,14 +149,6 @@ async def reopen(
                 journal.log.note("opened", "", until=past.until)
                 await journal.log.sync("running")
             yield _begun(run, accepted, journal, output)
-
-
-def values_of(definition: Definition) -> Values:
-    """How a program's values are written. Raises JournalError, naming where, for a type that can't be."""
-    try:
-        return Values(declared(definition), tools_of(definition))
-    except Unstorable as e:
-        raise JournalError(f"program {definition.name!r} can't be journaled: {e}") from e
 
 
 @asynccontextmanager
@@ -201,129 +192,17 @@ async def _logging(
         await log.close()
 
 
-def _accepted(definition: Definition, values: Values, lm: "Runtime", begun: Begun) -> dict[str, Any]:
-    def write(value: Any, what: str) -> Any:
-        try:
-            return values.write(value)
-        except Unstorable as e:
-            raise JournalError(f"the {what} of program {definition.name!r} can't be journaled: {e}") from e
-
-    transcript = begun.transcript
-    return {
-        "program": definition.name,
-        "fingerprint": fingerprint(definition, values.described()),
-        "types": values.versions(),
-        "tokens": _tokens(lm),
-        "input": write(begun.input, "input"),
-        "state": write(begun.state, "state"),
-        "seed": begun.seed,
-        "transcript": None if transcript is None else stored(transcript, None),
-    }
-
-
 def _begun(run: str, accepted: Body, journal: RunJournal, output: Finished | None) -> Begun:
     transcript = accepted["transcript"]
     if transcript is not None:
         transcript = journal.values.transcript(transcript, None, journal.empty)
+    state = journal.read(accepted["state"], "the state")
     return Begun(
         run,
-        journal.read(accepted["input"], "the input"),
-        journal.read(accepted["state"], "the state"),
+        journal.read(accepted["input"], "the input", state=lambda: journal.write_state(state)[1]),
+        state,
         accepted["seed"],
         transcript,
         journal,
         output,
     )
-
-
-def _tokens(lm: "Runtime") -> list[Any]:
-    """What tells one meaning of token ids from another."""
-    session = lm._home.session
-    sample = session.tokenizer.encode("A run, resumed: 0x1F €")
-    return [session.name, session.tokenizer.size, blake2b(repr(sample).encode(), digest_size=8).hexdigest()]
-
-
-def accepted_of(facts: list[Fact], run: str) -> Body:
-    """What a run was accepted with. Raises JournalError where that is missing."""
-    if not facts or facts[0].kind != "accepted":
-        raise JournalError(f"run {run!r} is damaged: its beginning is missing")
-    return facts[0].body
-
-
-def _refuse_other_tokens(lm: "Runtime", run: str, accepted: Body) -> None:
-    if _tokens(lm) != accepted["tokens"]:
-        theirs, ours = accepted["tokens"][0], lm._home.session.name
-        raise JournalError(
-            f"run {run!r} was begun with the model {theirs!r}, and its tokens mean nothing to {ours!r}: "
-            "resume it with a runtime of its own model"
-        )
-
-
-def refuse_change(definition: Definition, values: Values, run: str, accepted: Body, changed: Changed) -> None:
-    """Raises JournalError for a program that is not the one that the run began with.
-
-    Where the change is accepted, `values` are read as far as they still fit.
-    """
-    if accepted["program"] != definition.name:
-        raise JournalError(
-            f"run {run!r} is one of the program {accepted['program']!r}, not of {definition.name!r}"
-        )
-    if fingerprint(definition, values.described()) == accepted["fingerprint"]:
-        return
-    if changed == "accept":
-        values.follow(accepted["types"])
-    else:
-        raise JournalError(
-            f"the program {definition.name!r} has changed since run {run!r} began (its nodes, ways, types, "
-            "tools or system messages): resume it with the program that it began with, or with "
-            "changed='accept' if what it has done so far still fits"
-        )
-
-
-def open_questions(facts: list[Fact]) -> dict[str, Body]:
-    """Questions that a run has asked and that still matter, by id: answered or not."""
-    asked: dict[str, Body] = {}
-    found: list[str] = []
-    for fact in facts:
-        if fact.kind == "question":
-            asked[fact.body["id"]] = fact.body
-            found.append(fact.body["id"])
-        elif fact.kind == "refused":
-            found = [id_ for id_ in found if id_ != fact.body["id"]]
-        elif fact.kind == "node ended":
-            found = [id_ for id_ in found if id_ != fact.path and not id_.startswith(f"{fact.path}:")]
-        elif fact.kind == "waiting":
-            found = list(fact.body["questions"])
-    return {id_: asked[id_] for id_ in found}
-
-
-def give_answers(file: JournalFile, run: str, facts: list[Fact], answers: Mapping[str, object]) -> None:
-    """Keep answers to open questions. Raises as `checked_answer`, before any is kept."""
-    asked, given = open_questions(facts), file.answers(run)
-    texts = {id_: checked_answer(run, asked, given, id_, value) for id_, value in answers.items()}
-    for id_, text in texts.items():
-        file.answer(run, id_, text)
-
-
-def checked_answer(
-    run: str, asked: Mapping[str, Body], given: Mapping[str, object], question: str, value: object
-) -> str:
-    """An answer as JSON.
-
-    Raises AlreadyAnswered, JournalError where nobody asked, InvalidArgument where the answer does not fit.
-    """
-    if question in given:
-        raise AlreadyAnswered(
-            f"question {question!r} of run {run!r} is answered already: an answer is given once"
-        )
-    if question not in asked:
-        there = ", ".join(map(repr, asked)) or "none"
-        raise JournalError(f"run {run!r} has no question {question!r}; open questions: {there}")
-    try:
-        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError) as e:
-        raise InvalidArgument(f"the answer to {question!r} can't be written as JSON: {e}") from e
-    schema = asked[question]["schema"]
-    if (problem := complaint(plain, schema)) is not None:
-        raise InvalidArgument(f"the answer to {question!r} does not fit: {problem}")
-    return json.dumps(plain)

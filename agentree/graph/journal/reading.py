@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from agentree.errors import JournalError, Question
+from agentree.graph.journal.answers import checked_answer, open_questions
 from agentree.graph.journal.facts import OVER, Fact, Header
 from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.lock import RunLock
-from agentree.graph.journal.opened import cancelled, checked_answer, open_questions
+from agentree.graph.journal.opened import cancelled
 from agentree.graph.journal.questions import question_of
 
 _PAUSE = 0.05

@@ -5,7 +5,7 @@ schema of its own makes of JSON.
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from agentree.graph.journal.attributes import base_of
@@ -13,7 +13,7 @@ from agentree.graph.journal.changes import settle
 from agentree.graph.journal.classes import Classes
 from agentree.graph.journal.standard import BY_NAME, PLAIN, unplain
 from agentree.graph.journal.unstorable import NeedsRuntime, Unstorable, first_lines
-from agentree.graph.journal.writing import FACTORIES, IMMUTABLE
+from agentree.graph.journal.writing import FACTORIES, IMMUTABLE, Parts
 from agentree.lm.generation import Generation, Usage
 from agentree.lm.stored import rebuilt
 from agentree.tools import Tool
@@ -32,6 +32,7 @@ class Reader:
         empty: "Transcript | None",
         tools: Iterable[Tool[..., Any]],
         changed: Mapping[str, list[str]],
+        state: Callable[[], Parts],
     ) -> None:
         """`changed`: by name, the fields that classes had which have changed since."""
         self._classes = classes
@@ -39,6 +40,7 @@ class Reader:
         self._empty = empty
         self._tools = tools
         self._changed = changed
+        self._state = state
         self._objects: list[Any] = []
         """In the order in which they begin, as the writer counts."""
 
@@ -78,6 +80,8 @@ class Reader:
                 return frozenset([self.read(item) for item in v])
             case "again":
                 return self._objects[v]
+            case "of the state":
+                return self._state().objects[v]
             case "member":
                 return cast("Any", self._classes.named(found["of"])).__members__[v]
             case "flag":

@@ -37,6 +37,8 @@ def told(written: Any) -> Any:
             return f"<transcript of {v['keep'] + len(v['ids'])} tokens>"
         case "again":
             return "<the same as before>"
+        case "of the state":
+            return "<a part of the state>"
         case "object":
             return _object(found)
         case _:

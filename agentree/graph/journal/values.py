@@ -5,14 +5,14 @@ name of its type, with whatever it is made of. A type that no declaration of the
 so is what would come back as something else.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentree.graph.journal.classes import Classes
 from agentree.graph.journal.fingerprint import digest
 from agentree.graph.journal.reading_values import Reader
 from agentree.graph.journal.unstorable import Unstorable, first_lines
-from agentree.graph.journal.writing import Writer
+from agentree.graph.journal.writing import NOTHING, Parts, Writer
 from agentree.tools import Tool
 
 if TYPE_CHECKING:
@@ -33,23 +33,41 @@ class Values:
         self._changed: dict[str, list[str]] = {}
         """By name, the fields that classes had which have changed since."""
 
-    def write(self, value: Any, base: "Transcript | None" = None) -> Any:
+    def write(self, value: Any, base: "Transcript | None" = None, state: Parts = NOTHING) -> Any:
         """A value as JSON values. Transcripts in it are written as what they add to `base`.
 
-        Raises Unstorable for what would not come back as it is.
+        What it shares with `state` is written as a part of it. Raises Unstorable for what would not come back
+        as it is.
         """
+        return self._written(value, Writer(self._classes, base, state))
+
+    def write_state(self, value: Any) -> tuple[Any, Parts]:
+        """A state as JSON values, and what other values may share with it. Raises Unstorable as `write`."""
+        writer = Writer(self._classes, None, NOTHING)
+        return self._written(value, writer), writer.parts
+
+    def _written(self, value: Any, writer: Writer) -> Any:
         try:
-            return Writer(self._classes, base).write(value)
+            return writer.write(value)
         except Unstorable as e:
             raise e.under(value.__class__.__name__) if e.at else e from None
 
-    def read(self, data: Any, base: "Transcript | None" = None, *, empty: "Transcript | None") -> Any:
+    def read(
+        self,
+        data: Any,
+        base: "Transcript | None" = None,
+        state: Callable[[], Parts] = lambda: NOTHING,
+        *,
+        empty: "Transcript | None",
+    ) -> Any:
         """The value that `write` gave this for, on the same base; `empty` is a transcript without a token.
+
+        `state` gives the parts of the state that it was written with, if it shares any.
 
         Raises Unstorable where it does not fit, NeedsRuntime where it holds a transcript and `empty` is None.
         """
         try:
-            return Reader(self._classes, base, empty, self._tools, self._changed).read(data)
+            return self._reader(base, empty, state).read(data)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
             raise Unstorable("a value that does not fit", f"its types have changed ({first_lines(e)})") from e
 
@@ -57,7 +75,12 @@ class Values:
         self, data: Mapping[str, Any], base: "Transcript | None", empty: "Transcript | None"
     ) -> "Transcript":
         """A transcript that `stored` wrote."""
-        return Reader(self._classes, base, empty, self._tools, self._changed).transcript(data)
+        return self._reader(base, empty, lambda: NOTHING).transcript(data)
+
+    def _reader(
+        self, base: "Transcript | None", empty: "Transcript | None", state: Callable[[], Parts]
+    ) -> Reader:
+        return Reader(self._classes, base, empty, self._tools, self._changed, state)
 
     def described(self) -> dict[str, Any]:
         """Each declared class in words: tells whether types have changed."""

@@ -1,7 +1,7 @@
 """Visits of nodes: written down when they end, and taken from the journal instead of being made again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +15,7 @@ from agentree.graph.journal.questions import Questions
 from agentree.graph.journal.recall import Generations
 from agentree.graph.journal.unstorable import Unstorable
 from agentree.graph.journal.values import Values
+from agentree.graph.journal.writing import NOTHING, Parts
 from agentree.graph.nodes import CallNode, LlmNode, NodeSpec, SampleNode, StepNode, ToolsNode
 from agentree.graph.task import Task
 from agentree.tools import ToolCalls, ToolResult
@@ -36,17 +37,31 @@ class RunJournal:
     calls: Calls
     generations: Generations
 
-    def write(self, value: Any, where: str, base: "Transcript | None" = None) -> Any:
+    def write(self, value: Any, where: str, base: "Transcript | None" = None, state: Parts = NOTHING) -> Any:
         """A value as JSON values. Raises JournalError, naming where it comes from, for what can't be."""
         try:
-            return self.values.write(value, base)
+            return self.values.write(value, base, state)
         except Unstorable as e:
             raise JournalError(f"{where} gave what a journal can't store: {e}") from e
 
-    def read(self, data: Any, where: str, base: "Transcript | None" = None) -> Any:
+    def write_state(self, value: Any) -> tuple[str, Parts]:
+        """A state as JSON, and what other values may share with it. Raises JournalError as `write`."""
+        try:
+            written, parts = self.values.write_state(value)
+        except Unstorable as e:
+            raise JournalError(f"the state holds what a journal can't store: {e}") from e
+        return json.dumps(written, separators=(",", ":")), parts
+
+    def read(
+        self,
+        data: Any,
+        where: str,
+        base: "Transcript | None" = None,
+        state: Callable[[], Parts] = lambda: NOTHING,
+    ) -> Any:
         """What `write` was given."""
         try:
-            return self.values.read(data, base, empty=self.empty)
+            return self.values.read(data, base, state, empty=self.empty)
         except Unstorable as e:
             raise JournalError(f"{where}: the journal holds {e}") from e
 
@@ -95,8 +110,7 @@ class Keeper:
         if "transcript" in body:
             task.transcript = self.journal.values.transcript(body["transcript"], base, self.journal.empty)
         task.trunk = body["trunk"]
-        task.value = self.journal.read(body["output"], where, base)
-        self.restore_state(body)
+        task.value = self.output(body, where, base)
         if isinstance(node, LlmNode):
             task.llm = node
             task.unanswered = task.value if isinstance(task.value, ToolCalls) else None
@@ -106,17 +120,28 @@ class Keeper:
         return True
 
     def restore_state(self, body: Body) -> None:
-        """Set the program's state as a fact has it, if it has one."""
-        if "state" in body:
-            self._state = body["state"]
+        """Set the program's state as a fact has it, if it has one and that is another one than it is now.
+
+        A state that is the same stays the same object: values that were read before may share parts of it.
+        """
+        if "state" in body and body["state"] != self.journal.write_state(self.cell.value)[0]:
             self.cell.value = self.journal.read(json.loads(body["state"]), "the state")
+        self._state = body.get("state", self._state)
+
+    def output(self, body: Body, where: str, base: "Transcript | None") -> Any:
+        """What a visit gave by its fact; the state is then as it was when the visit ended."""
+        self.restore_state(body)
+        return self.journal.read(body["output"], where, base, self._parts)
+
+    def _parts(self) -> Parts:
+        return self.journal.write_state(self.cell.value)[1]
 
     def call(self, path: str) -> None:
         """The visit at `path` calls this program: its state is the one that it was called with first."""
         past = self.journal.log.past.states.get(path)
         if past is not None:
             self.restore_state(past)
-        elif state := self._changed_state():
+        elif state := self._changed_state()[0]:
             self.journal.log.note("state", path, **state)
 
     async def start(self, visit: "Visit", node: NodeSpec, after: str) -> None:
@@ -131,7 +156,9 @@ class Keeper:
     def end(self, visit: "Visit", node: NodeSpec, base: "Transcript | None") -> None:
         """A visit has ended. Raises JournalError if its output or the state can't be stored."""
         task, where = visit.task, f"node {node.name!r}"
-        body: dict[str, Any] = {"output": self.journal.write(task.value, where, base), "trunk": task.trunk}
+        state, parts = self._changed_state()
+        output = self.journal.write(task.value, where, base, parts)
+        body: dict[str, Any] = {"output": output, "trunk": task.trunk, **state}
         if task.transcript is not base and task.transcript is not None:
             body["transcript"] = _stored(task.transcript, base)
         forgotten = self.journal.generations.forgotten(visit.path)
@@ -147,20 +174,21 @@ class Keeper:
             body["turns"] = visit.inner.turns
             answered = [result for results in visit.inner.calls.values() for result in results]
             body["answered"] = self.journal.write(answered, where)
-        self.journal.log.note("node ended", visit.path, node=node.name, **body, **self._changed_state())
+        self.journal.log.note("node ended", visit.path, node=node.name, **body)
 
     def failed(self, path: str, node: NodeSpec, error: str) -> None:
         """A visit ended without an output."""
         self.journal.log.note("node failed", path, node=node.name, error=error)
 
-    def _changed_state(self) -> dict[str, str]:
+    def _changed_state(self) -> tuple[dict[str, str], Parts]:
+        """The state, if it is not as it was written last, and what other values may share with it."""
         if self.cell.frozen or self.cell.value is None:
-            return {}
-        state = json.dumps(self.journal.write(self.cell.value, "the state"), separators=(",", ":"))
+            return {}, NOTHING
+        state, parts = self.journal.write_state(self.cell.value)
         if state == self._state:
-            return {}
+            return {}, parts
         self._state = state
-        return {"state": state}
+        return {"state": state}, parts
 
     # ------------------------------------------------------------------------------------------- joins
 
@@ -170,8 +198,15 @@ class Keeper:
 
     def join(self, path: str, node: NodeSpec, task: Task, winner: int | None, gone: "Gone") -> None:
         """A join has fired."""
-        output = self.journal.write(task.value, f"join {node.name!r}", task.transcript)
-        body = {"output": output, "winner": winner, "gone": sorted(gone.branches), "visits": gone.visits}
+        state, parts = self._changed_state()
+        output = self.journal.write(task.value, f"join {node.name!r}", task.transcript, parts)
+        body = {
+            **state,
+            "output": output,
+            "winner": winner,
+            "gone": sorted(gone.branches),
+            "visits": gone.visits,
+        }
         self.journal.log.note("node ended", path, node=node.name, **body)
 
     def gone(self, path: str, branches: int) -> "Gone":

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,18 +28,31 @@ FACTORIES: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The objects that a value is made of, by their numbers, as it was written."""
+
+    objects: list[Any]
+    numbers: dict[int, int]
+    """By identity."""
+
+
+NOTHING = Parts([], {})
+
+
 class Writer:
     """Writes one value. What occurs in it twice is written once, and named by its number after that.
 
     Objects are counted in the order in which they begin.
     """
 
-    def __init__(self, classes: Classes, base: "Transcript | None") -> None:
-        """Transcripts are written as what they add to `base`."""
+    def __init__(self, classes: Classes, base: "Transcript | None", state: Parts) -> None:
+        """Transcripts are written as what they add to `base`, parts of the run's state by their numbers."""
         self._classes = classes
         self._base = base
-        self._numbers: dict[int, int] = {}
-        """By identity, the objects so far."""
+        self._state = state
+        self.parts = Parts([], {})
+        """The objects so far."""
         self._open: set[int] = set()
         """Numbers of objects whose content comes before them."""
         self._depth = 0
@@ -69,12 +82,14 @@ class Writer:
             return {"is": "generation", "v": self._generation(value)}
         if is_transcript(cls):
             return {"is": "transcript", "v": stored(value, self._base)}
-        number = self._numbers.get(id(value))
-        if number is not None:
+        if (number := self.parts.numbers.get(id(value))) is not None:
             if number in self._open:
                 raise Unstorable(f"a {cls.__name__} that holds itself", "leave that out")
             return {"is": "again", "v": number}
-        self._numbers[id(value)] = len(self._numbers)
+        if (number := self._state.numbers.get(id(value))) is not None:
+            return {"is": "of the state", "v": number}
+        self.parts.numbers[id(value)] = len(self.parts.objects)
+        self.parts.objects.append(value)
         if cls is list or cls is FrozenList:
             return self._items(value)
         if cls is dict or cls is FrozenDict:
@@ -143,7 +158,7 @@ class Writer:
             return {"is": "adapted", "of": name, "v": _adapted(adapter, cls, value)}
         body: dict[str, Any] = {"is": "object", "of": name}
         if (base := base_of(cls)) is not None:
-            number = self._numbers[id(value)]
+            number = self.parts.numbers[id(value)]
             if base in IMMUTABLE:
                 self._open.add(number)
             body["b"] = self._content(base, value, body)
