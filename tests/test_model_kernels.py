@@ -26,7 +26,7 @@ from tests.model_reference import Sequences
 from tests.tiny_models import tiny_llama
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler here")
-STORAGES: dict[Storage, float] = {"fp32": 1e-6, "fp16": 1e-6, "bf16": 1e-6, "int8": 0.01}
+STORAGES: dict[Storage, float] = {"fp32": 1e-6, "fp16": 1e-6, "bf16": 0.005, "int8": 0.01}
 """Error as a share of the result, for weights that float16 and bfloat16 hold."""
 
 
@@ -83,7 +83,7 @@ def test_threads_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @needs_compiler
-def test_bfloat16_weights_are_kept_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny_llama(tmp_path, layers=2)
     found: list[torch.Tensor] = []
     for choice in ("compiled", "torch"):
@@ -93,7 +93,7 @@ def test_bfloat16_weights_are_kept_as_they_are(tmp_path: Path, monkeypatch: pyte
         assert model.weights == ("bf16" if choice == "compiled" else "fp32")
         rows = Sequences(model)
         found.append(rows.forward([(rows.new(), list(range(40)))]))
-    assert found[0].isfinite().all()
+    assert (found[0] - found[1]).norm() < 0.02 * found[1].norm()
 
 
 @needs_compiler

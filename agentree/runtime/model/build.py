@@ -148,9 +148,9 @@ def compute_dtype(storage: Storage, device: torch.device) -> torch.dtype:
 
 
 def choose_storage(weights: Weights, requested: str, device: torch.device) -> Storage:
-    """What "auto" means: on a CPU the smallest form that loses nothing that counts of the stored weights.
+    """What "auto" means: on a CPU fp16 if that loses nothing that counts of the stored weights, else fp32.
 
-    int8 is faster again and changes what the model says: it is never "auto".
+    bf16 and int8 are faster again and change what the model says: they are never "auto".
     On a GPU it is the dtype that the weights are stored in.
     """
     if requested != "auto":
@@ -159,9 +159,7 @@ def choose_storage(weights: Weights, requested: str, device: torch.device) -> St
         matrices = [
             name for name in weights.names() if name.endswith("_proj.weight") or name in (EMBEDDING, HEAD)
         ]
-        if all(fits_half(weights.load(name)) for name in matrices):
-            return "fp16"
-        return "bf16" if all(weights.load(name).dtype == torch.bfloat16 for name in matrices) else "fp32"
+        return "fp16" if all(fits_half(weights.load(name)) for name in matrices) else "fp32"
     stored = weights.load(EMBEDDING).dtype
     return "fp16" if stored == torch.float16 else "bf16" if stored == torch.bfloat16 else "fp32"
 

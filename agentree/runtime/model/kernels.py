@@ -34,13 +34,19 @@ def choose_kernels(config: ModelConfig, *, progress: Report = ignore) -> Library
     if asked == "torch":
         return None
     found, why = _build(progress)
-    if found is not None and (config.head_dim % LANES or config.intermediate_size % GATES):
-        found, why = None, f"heads of {config.head_dim} don't fit them"
+    if found is not None and not fits(config):
+        sizes = f"heads of {config.head_dim}, width {config.hidden_size}, {config.intermediate_size} inside"
+        found, why = None, f"its sizes don't fit the compiled kernels ({sizes})"
     if found is None and asked == "compiled":
         raise InvalidArgument(f"{VARIABLE}=compiled: {why}; unset it to compute with torch")
     if found is None:
         _log.info("computing with torch: %s", why)
     return found
+
+
+def fits(config: ModelConfig) -> bool:
+    """Whether a model's sizes are those that the compiled kernels take."""
+    return not (config.head_dim % LANES or config.intermediate_size % GATES or config.hidden_size % 2)
 
 
 def _build(progress: Report) -> tuple[Library | None, str]:

@@ -11,7 +11,8 @@ from agentree.runtime.native.library import GATES, KINDS, PANEL, Library, Matrix
 class Packed:
     """Weights [outputs, inputs] in panels of outputs; activations and sums are float32.
 
-    int8 stores the weights only, with a scale for each output: nothing is rounded but them.
+    int8 stores the weights only, with a scale for each output: nothing is rounded but them. With bf16
+    activations are rounded too, where the processor multiplies bfloat16; sums stay float32.
     """
 
     def __init__(
@@ -19,6 +20,8 @@ class Packed:
     ) -> None:
         self._library = library
         outputs, inputs = weight.shape
+        if inputs % 2:
+            raise ValueError(f"the kernels take an even number of inputs, not {inputs}")
         padded = -(-outputs // PANEL) * PANEL
         self._scale: torch.Tensor | None = None
         if storage == "int8":
@@ -31,7 +34,7 @@ class Packed:
         weight = weight.contiguous()
         self._bias = None if bias is None else _pad(bias.float(), padded)
         self._panels = torch.empty(padded * inputs, dtype=weight.dtype)
-        library.pack(weight.data_ptr(), outputs, inputs, weight.itemsize, self._panels.data_ptr())
+        library.pack(weight.data_ptr(), outputs, inputs, KINDS[storage], self._panels.data_ptr())
         self.matrix = Matrix(
             self._panels.data_ptr(),
             None if self._bias is None else self._bias.data_ptr(),

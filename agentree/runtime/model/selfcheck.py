@@ -1,21 +1,45 @@
 """Do the compiled kernels compute what torch computes? Asked once, before anything is made of them."""
 
 import torch
+from torch.nn import functional
 
 from agentree.runtime.model.batch import Batch, Row
 from agentree.runtime.model.compiled import CompiledStack
 from agentree.runtime.model.config import ModelConfig, Rope
 from agentree.runtime.model.decoder import Stack
 from agentree.runtime.model.kv import KVPool
-from agentree.runtime.model.linear import Dense
+from agentree.runtime.model.linear import Dense, Storage
 from agentree.runtime.model.packed import Packed, alternate
 from agentree.runtime.model.rope import RotaryTable
 from agentree.runtime.model.stack import Layer, Parts, TorchStack
 from agentree.runtime.native.library import Library
 
+ROUNDING: dict[Storage, float] = {"fp32": 1e-5, "fp16": 1e-5, "bf16": 0.02, "int8": 0.02}
+"""Error that a product may have, as a share of its size, for weights that float16 and bfloat16 hold."""
+
 
 def works(kernels: Library) -> bool:
-    """Whether a small random decoder gives what torch gives: a trunk, then two branches of it at once."""
+    """Whether products of all kinds, and a small random decoder, give what torch gives."""
+    return _multiplies(kernels) and _decodes(kernels)
+
+
+def _multiplies(kernels: Library) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(48, 70, generator=generator).bfloat16().float()
+    bias = torch.randn(48, generator=generator)
+    for rows in (1, 15):
+        x = torch.randn(rows, 70, generator=generator)
+        expected = functional.linear(x, weight, bias)
+        for storage, most in ROUNDING.items():
+            error = Packed(weight, bias, storage, kernels)(x) - expected
+            # Written so that NaN fails.
+            if not error.norm() <= most * expected.norm():
+                return False
+    return True
+
+
+def _decodes(kernels: Library) -> bool:
+    """A trunk, then two branches of it at once."""
     config = ModelConfig(
         architecture="LlamaForCausalLM",
         vocab_size=70,

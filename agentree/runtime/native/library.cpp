@@ -55,26 +55,41 @@ void rotate(float *head, const float *rotation, int64_t size) {
     }
 }
 
+// Memory that lasts from one forward pass to the next.
+struct Space {
+    std::vector<float> floats;
+    float *fit(int64_t count) {
+        if ((int64_t)floats.size() < count) floats.resize(count);
+        return floats.data();
+    }
+};
+
+struct Spaces {
+    Space normal, qkv, attended, inner, partial, weight, kept;
+};
+
 struct Forward {
     const Decoder &model;
     const Batch &batch;
     const Heads heads;
     const Cuts cuts;
-    std::vector<float> normal, qkv, attended, inner, partial, weight, kept;
+    float *const normal, *const qkv, *const attended, *const inner, *const partial, *const weight, *const kept;
 
-    Forward(const Decoder &model, const Batch &batch)
+    Forward(const Decoder &model, const Batch &batch, Spaces &spaces)
         : model(model), batch(batch), heads{model.heads, model.kv_heads, model.size},
-          cuts(heads, batch.job, batch.jobs, batch.queries, batch.tokens), normal(most() * model.hidden),
-          qkv(batch.tokens * heads.width()), attended(batch.tokens * heads.queries()),
-          inner(most() * model.inner), partial(cuts.partials * heads.queries()),
-          weight(cuts.partials * heads.heads), kept(batch.wanted * (model.hidden + heads.queries())) {}
+          cuts(heads, batch.job, batch.jobs, batch.queries, batch.tokens),
+          normal(spaces.normal.fit(most() * model.hidden)), qkv(spaces.qkv.fit(batch.tokens * heads.width())),
+          attended(spaces.attended.fit(batch.tokens * heads.queries())), inner(spaces.inner.fit(most() * model.inner)),
+          partial(spaces.partial.fit(cuts.partials * heads.queries())),
+          weight(spaces.weight.fit(cuts.partials * heads.heads)),
+          kept(spaces.kept.fit(batch.wanted * (model.hidden + heads.queries()))) {}
 
     // Tokens may be wanted more than once.
     int64_t most() const { return std::max(batch.tokens, batch.wanted); }
 
     void norm(Team &team, const float *x, const float *with, int64_t rows) {
         for (int64_t row = team.take(); row < rows; row = team.take())
-            normalize(x + row * model.hidden, with, model.hidden, model.eps, normal.data() + row * model.hidden);
+            normalize(x + row * model.hidden, with, model.hidden, model.eps, normal + row * model.hidden);
         team.meet();
     }
 
@@ -90,7 +105,7 @@ struct Forward {
     void place(Team &team, const Layer &layer, float *pool) {
         int64_t turned = heads.heads + heads.kv_heads, row = 2 * heads.kv_heads * heads.size;
         for (int64_t token = team.take(); token < batch.tokens; token = team.take()) {
-            float *found = qkv.data() + token * heads.width();
+            float *found = qkv + token * heads.width();
             const float *rotation = batch.rotation + token * heads.size;
             for (int64_t head = 0; head < turned; head++) {
                 float *at = found + head * heads.size;
@@ -104,35 +119,35 @@ struct Forward {
 
     void run(Team &team) {
         Desk desk;
-        float *hidden = batch.hidden, *context = attended.data();
+        float *hidden = batch.hidden, *context = attended;
         int64_t rows = batch.tokens, width = heads.width();
         for (int64_t number = 0; number < model.layers; number++) {
             const Layer &layer = model.layer[number];
             bool last = number == model.layers - 1;
             norm(team, hidden, layer.attention_norm, rows);
-            product(team, normal.data(), model.hidden, rows, layer.qkv, [&](int64_t row, int64_t column, const float *found) {
-                std::memcpy(qkv.data() + row * width + column, found, std::min(PANEL, width - column) * sizeof(float));
+            product(team, normal, model.hidden, rows, layer.qkv, [&](int64_t row, int64_t column, const float *found) {
+                std::memcpy(qkv + row * width + column, found, std::min(PANEL, width - column) * sizeof(float));
             });
             place(team, layer, batch.pool[number]);
             if (last && !batch.wanted) return;
-            Attention{heads, qkv.data(), batch.pool[number], batch.slots, batch.queries, cuts, attended.data(),
-                      partial.data(), weight.data()}.run(team, desk);
+            Attention{heads, qkv, batch.pool[number], batch.slots, batch.queries, cuts, attended,
+                      partial, weight}.run(team, desk);
             if (last) {
                 // Past the last attention a token influences no other one.
-                float *picked = kept.data() + batch.wanted * model.hidden;
+                float *picked = kept + batch.wanted * model.hidden;
                 for (int64_t i = team.take(); i < batch.wanted; i = team.take()) {
-                    std::memcpy(kept.data() + i * model.hidden, hidden + batch.want[i] * model.hidden, model.hidden * sizeof(float));
+                    std::memcpy(kept + i * model.hidden, hidden + batch.want[i] * model.hidden, model.hidden * sizeof(float));
                     std::memcpy(picked + i * heads.queries(), context + batch.want[i] * heads.queries(), heads.queries() * sizeof(float));
                 }
                 team.meet();
-                hidden = kept.data();
+                hidden = kept;
                 context = picked;
                 rows = batch.wanted;
             }
             add(team, context, heads.queries(), layer.output, hidden, rows);
             norm(team, hidden, layer.mlp_norm, rows);
-            product(team, normal.data(), model.hidden, rows, layer.gate_up, [&](int64_t row, int64_t column, const float *found) {
-                float *to = inner.data() + row * model.inner + column / 2;
+            product(team, normal, model.hidden, rows, layer.gate_up, [&](int64_t row, int64_t column, const float *found) {
+                float *to = inner + row * model.inner + column / 2;
                 for (int64_t c = 0; c < GATES; c += LANES) {
                     vf gate = load(found + c), up = load(found + GATES + c);
                     vf small = exp_negative(gate < vf{} ? gate : -gate);
@@ -140,10 +155,10 @@ struct Forward {
                     store(to + c, gate * sigmoid * up);
                 }
             });
-            add(team, inner.data(), model.inner, layer.down, hidden, rows);
+            add(team, inner, model.inner, layer.down, hidden, rows);
         }
         norm(team, hidden, model.norm, rows);
-        product(team, normal.data(), model.hidden, rows, model.head, [&](int64_t row, int64_t column, const float *found) {
+        product(team, normal, model.hidden, rows, model.head, [&](int64_t row, int64_t column, const float *found) {
             std::memcpy(batch.logits + row * model.vocab + column, found, std::min(PANEL, model.vocab - column) * sizeof(float));
         });
     }
@@ -163,11 +178,17 @@ template <class Element> void pack_as(const Element *from, int64_t outputs, int6
 
 extern "C" {
 
-// Lay out weights [outputs, inputs] of 1, 2 or 4 bytes each as panels.
-void agentree_pack(const void *from, int64_t outputs, int64_t inputs, int64_t bytes, void *to) {
-    if (bytes == 4) pack_as((const uint32_t *)from, outputs, inputs, (uint32_t *)to);
-    if (bytes == 2) pack_as((const uint16_t *)from, outputs, inputs, (uint16_t *)to);
-    if (bytes == 1) pack_as((const uint8_t *)from, outputs, inputs, (uint8_t *)to);
+// Lay out weights [outputs, inputs] of a kind as panels. The number of inputs is even.
+void agentree_pack(const void *from, int64_t outputs, int64_t inputs, int32_t kind, void *to) {
+    switch (kind) {
+    case FLOAT32: return pack_as((const uint32_t *)from, outputs, inputs, (uint32_t *)to);
+    case FLOAT16: return pack_as((const uint16_t *)from, outputs, inputs, (uint16_t *)to);
+    // A pair of inputs is one element of twice the size.
+    case BFLOAT16:
+        if (PAIRED) return pack_as((const uint32_t *)from, outputs, inputs / 2, (uint32_t *)to);
+        return pack_as((const uint16_t *)from, outputs, inputs, (uint16_t *)to);
+    case INT8: return pack_as((const uint8_t *)from, outputs, inputs, (uint8_t *)to);
+    }
 }
 
 // x [rows, inputs] times a matrix -> out [rows, outputs].
@@ -181,7 +202,8 @@ void agentree_product(const Matrix *matrix, const float *x, int64_t rows, float 
 
 // The whole batch: K and V to the pool, logits of the wanted tokens.
 void agentree_forward(const Decoder *model, const Batch *batch, int32_t threads) {
-    Forward forward(*model, *batch);
+    static thread_local Spaces spaces;
+    Forward forward(*model, *batch, spaces);
     Pool::shared().run(threads, [&](int, Team &team) { forward.run(team); });
 }
 }

@@ -89,7 +89,7 @@ class Library:
     def __init__(self, path: Path) -> None:
         loaded = ctypes.CDLL(str(path))
         self.pack = loaded.agentree_pack
-        self.pack.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_void_p]
+        self.pack.argtypes = [c_void_p, c_int64, c_int64, c_int32, c_void_p]
         self.pack.restype = None
         self.product = loaded.agentree_product
         self.product.argtypes = [POINTER(Matrix), c_void_p, c_int64, c_void_p, c_int32]

@@ -7,6 +7,7 @@
 #pragma once
 #include "simd.h"
 #include "team.h"
+#include <vector>
 
 #if LANES == 16
 constexpr int TILE = 12;
@@ -14,6 +15,14 @@ constexpr int TILE = 12;
 constexpr int TILE = 6;
 #else
 constexpr int TILE = 8;
+#endif
+
+// Where the processor multiplies bfloat16 pairs, bfloat16 weights lie in pairs of inputs, and activations are rounded
+// to bfloat16 as they enter a product: twice the speed of float32. Sums are float32 all the same.
+#if LANES == 16 && defined(__AVX512BF16__)
+#define PAIRED 1
+#else
+#define PAIRED 0
 #endif
 
 // How far ahead of a panel's stream memory is asked for, in bytes: what arrives while memory answers. With it few
@@ -53,16 +62,62 @@ template <int M, class Weight> static void tile(const float *a, int64_t stride, 
     }
 }
 
-template <class Weight> using Tile = void (*)(const float *, int64_t, const Weight *, int64_t, float *);
+#if PAIRED
+// Two neighbouring inputs of one output.
+struct pair_t { bf16_t first, second; };
 
-template <class Weight, size_t... I> static Tile<Weight> tile_of(int rows, std::index_sequence<I...>) {
-    static constexpr Tile<Weight> tiles[] = {tile<(int)I + 1, Weight>...};
+template <int M> static void tile_pairs(const bf16_t *a, int64_t stride, const pair_t *b, int64_t k, float *out) {
+    __m512 sums[M][2];
+    for (int m = 0; m < M; m++) sums[m][0] = sums[m][1] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < k; i += 2, b += PANEL) {
+        __builtin_prefetch((const char *)b + AHEAD);
+        __builtin_prefetch((const char *)b + AHEAD + LINE);
+        __m512bh first = (__m512bh)_mm512_loadu_si512(b), second = (__m512bh)_mm512_loadu_si512(b + LANES);
+        for (int m = 0; m < M; m++) {
+            int32_t two;
+            std::memcpy(&two, a + m * stride + i, sizeof two);
+            __m512bh x = (__m512bh)_mm512_set1_epi32(two);
+            sums[m][0] = _mm512_dpbf16_ps(sums[m][0], x, first);
+            sums[m][1] = _mm512_dpbf16_ps(sums[m][1], x, second);
+        }
+    }
+    for (int m = 0; m < M; m++) {
+        _mm512_storeu_ps(out + m * PANEL, sums[m][0]);
+        _mm512_storeu_ps(out + m * PANEL + LANES, sums[m][1]);
+    }
+}
+
+static void round_rows(const float *x, int64_t stride, int64_t rows, int64_t k, bf16_t *to) {
+    for (int64_t row = 0; row < rows; row++, x += stride, to += k) {
+        int64_t i = 0;
+        for (; i + LANES <= k; i += LANES)
+            _mm256_storeu_si256((__m256i *)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + i)));
+        if (i < k) {
+            __mmask16 rest = (__mmask16)((1u << (k - i)) - 1);
+            _mm256_mask_storeu_epi16(to + i, rest, (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(rest, x + i)));
+        }
+    }
+}
+#endif
+
+template <class Input, class Weight> using Tile = void (*)(const Input *, int64_t, const Weight *, int64_t, float *);
+
+template <class Weight, size_t... I> static Tile<float, Weight> tile_of(int rows, std::index_sequence<I...>) {
+    static constexpr Tile<float, Weight> tiles[] = {tile<(int)I + 1, Weight>...};
     return tiles[rows - 1];
 }
 
-template <class Weight> static Tile<Weight> tile_of(int rows) {
+template <class Weight> static Tile<float, Weight> tile_of(int rows) {
     return tile_of<Weight>(rows, std::make_index_sequence<TILE>());
 }
+
+#if PAIRED
+template <size_t... I> static Tile<bf16_t, pair_t> tile_of_pairs(int rows, std::index_sequence<I...>) {
+    static constexpr Tile<bf16_t, pair_t> tiles[] = {tile_pairs<(int)I + 1>...};
+    return tiles[rows - 1];
+}
+
+#endif
 
 // Rows split into tiles of about one size: 13 rows are 7 and 6, since a tile of one row costs nearly as much as one
 // of six.
@@ -75,11 +130,13 @@ struct Tiling {
 // Rows that one piece of work covers at most, a multiple of what fills tiles.
 constexpr int64_t BLOCK = 16 * TILE;
 
-template <class Weight, class Finish>
-static void product_of(Team &team, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
+// Panels are `step` elements apart.
+template <class Input, class Weight, class Choose, class Finish>
+static void product_of(Team &team, const Input *x, int64_t stride, int64_t rows, const Matrix &w, int64_t step,
+                       const Choose &choose, const Finish &finish) {
     const Weight *panels = static_cast<const Weight *>(w.panels);
     int64_t count = (w.outputs + PANEL - 1) / PANEL, blocks = (rows + BLOCK - 1) / BLOCK;
-    // Pieces of neighbouring panels: memory is read in int64_t runs, and the counter is asked seldom.
+    // Pieces of neighbouring panels: memory is read in long runs, and the counter is asked seldom.
     int64_t run = count / (16 * team.size);
     run = run < 1 ? 1 : run > 16 ? 16 : run;
     int64_t runs = (count + run - 1) / run;
@@ -88,10 +145,9 @@ static void product_of(Team &team, const float *x, int64_t stride, int64_t rows,
         int64_t block = piece % blocks, first = block * rows / blocks, last = (block + 1) * rows / blocks;
         Tiling tiling(last - first);
         for (int64_t panel = piece / blocks * run; panel < count && panel < (piece / blocks + 1) * run; panel++) {
-            const Weight *b = panels + panel * w.inputs * PANEL;
             for (int64_t i = 0; i < tiling.tiles; i++) {
                 int64_t from = first + tiling.start(i), to = first + tiling.start(i + 1);
-                tile_of<Weight>((int)(to - from))(x + from * stride, stride, b, w.inputs, out);
+                choose((int)(to - from))(x + from * stride, stride, panels + panel * step, w.inputs, out);
                 int64_t column = panel * PANEL;
                 for (int64_t row = from; row < to; row++) {
                     float *found = out + (row - from) * PANEL;
@@ -107,6 +163,23 @@ static void product_of(Team &team, const float *x, int64_t stride, int64_t rows,
     team.meet();
 }
 
+template <class Weight, class Finish>
+static void product_of(Team &team, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
+    product_of<float, Weight>(team, x, stride, rows, w, w.inputs * PANEL, [](int m) { return tile_of<Weight>(m); }, finish);
+}
+
+#if PAIRED
+template <class Finish>
+static void product_of_pairs(Team &team, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
+    // Every thread rounds all rows for itself: that costs less than to wait for each other.
+    static thread_local std::vector<bf16_t> rounded;
+    rounded.resize(rows * w.inputs);
+    round_rows(x, stride, rows, w.inputs, rounded.data());
+    product_of<bf16_t, pair_t>(team, rounded.data(), w.inputs, rows, w, w.inputs / 2 * PANEL,
+                               [](int m) { return tile_of_pairs(m, std::make_index_sequence<TILE>()); }, finish);
+}
+#endif
+
 // x [rows, inputs], `stride` apart, times w; `finish(row, column, found)` gets 32 results of a row at a time. Scale
 // and bias are padded to whole panels. Ends with a barrier.
 template <class Finish>
@@ -114,7 +187,12 @@ static void product(Team &team, const float *x, int64_t stride, int64_t rows, co
     switch (w.kind) {
     case FLOAT32: return product_of<float>(team, x, stride, rows, w, finish);
     case FLOAT16: return product_of<half_t>(team, x, stride, rows, w, finish);
-    case BFLOAT16: return product_of<bf16_t>(team, x, stride, rows, w, finish);
+    case BFLOAT16:
+#if PAIRED
+        return product_of_pairs(team, x, stride, rows, w, finish);
+#else
+        return product_of<bf16_t>(team, x, stride, rows, w, finish);
+#endif
     case INT8: return product_of<int8_t>(team, x, stride, rows, w, finish);
     }
 }
