@@ -7,9 +7,12 @@ import functools
 import ipaddress
 import json
 import math
+import os
 import pathlib
 import re
 import struct
+import subprocess
+import sys
 import uuid
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -500,3 +503,29 @@ def test_nan_and_zero() -> None:
     assert difference([-0.0], [0.0]) is not None
     assert difference(back([negative, -0.0]), [negative, -0.0]) is None
     assert difference(Fraction(1, 2), Fraction(2, 4)) is None
+
+
+ORDER = """
+from agentree.graph.journal.values import Values
+from pydantic import BaseModel
+class Model(BaseModel):
+    alpha: int
+    beta: int
+    gamma: int
+model = Model(alpha=1, beta=2, gamma=3)
+print(Values([("a", Model)]).write([{"one", "two", "three", "four"}, frozenset("abcdef"), model]))
+"""
+
+
+def test_a_value_has_the_same_text_in_every_process() -> None:
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", ORDER],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(texts) == 1

@@ -72,6 +72,23 @@ def attributes(value: Any, known_slots: tuple[tuple[str, Any], ...]) -> tuple[di
     return getattr(value, "__dict__", {}), found
 
 
+_MODEL = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+"""The slots of a model."""
+
+
+def only_set(slots: dict[str, Any]) -> list[str] | None:
+    """The names of fields that a model was given, if its slots hold nothing else, as most do."""
+    if tuple(slots) != _MODEL or slots[_MODEL[1]] is not None or slots[_MODEL[2]] is not None:
+        return None
+    names = cast("set[str]", slots[_MODEL[0]])
+    return sorted(names) if all(type(name) is str for name in names) else None
+
+
+def slots_of(names: list[str]) -> dict[str, Any]:
+    """What `only_set` was given."""
+    return dict(zip(_MODEL, (set(names), None, None), strict=True))
+
+
 def field_names(cls: type[Any]) -> list[str]:
     """The declared fields of a dataclass or model."""
     if issubclass(cls, BaseModel):

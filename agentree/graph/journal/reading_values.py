@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from agentree.graph.journal.attributes import base_of
+from agentree.graph.journal.attributes import base_of, slots_of
 from agentree.graph.journal.changes import settle
 from agentree.graph.journal.classes import Classes
 from agentree.graph.journal.standard import BY_NAME, PLAIN, unplain
@@ -145,6 +145,8 @@ class Reader:
             self._fill(base, made, found)
         attached = {name: self.read(inner) for name, inner in found.get("v", {}).items()}
         in_slots = {name: self.read(inner) for name, inner in found.get("s", {}).items()}
+        if "set" in found:
+            in_slots = slots_of(found["set"])
         if found["of"] in self._changed:
             settle(cls, made, attached | in_slots, self._changed[found["of"]])
             return made

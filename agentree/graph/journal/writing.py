@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import TypeAdapter
 
 from agentree.graph.frozen import FrozenDict, FrozenList, FrozenSet
-from agentree.graph.journal.attributes import attributes, base_of
+from agentree.graph.journal.attributes import attributes, base_of, only_set
 from agentree.graph.journal.classes import Classes, is_transcript
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD, is_text, plain
 from agentree.graph.journal.unstorable import Unstorable, first_lines
@@ -74,8 +74,10 @@ class Writer:
         return written
 
     def _compound(self, cls: type[Any], value: Any) -> Any:
-        if cls is tuple or cls is frozenset:
-            return {"is": cls.__name__, "v": self._items(value)}
+        if cls is tuple:
+            return {"is": "tuple", "v": self._items(value)}
+        if cls is frozenset:
+            return {"is": "frozenset", "v": self._items(_in_order(value))}
         if issubclass(cls, Enum):
             return self._member(cls, value)
         if cls is Generation:
@@ -95,7 +97,7 @@ class Writer:
         if cls is dict or cls is FrozenDict:
             return self._dict(dict[Any, Any].items(value))
         if cls is set or cls is FrozenSet:
-            return {"is": "set", "v": self._items(value)}
+            return {"is": "set", "v": self._items(_in_order(value))}
         return self._object(cls, value)
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
@@ -168,7 +170,9 @@ class Writer:
             raise Unstorable(f"a value of type {cls.__name__}", "the name of an attribute must be text")
         if attached:
             body["v"] = self._named(attached.items(), ".{}")
-        if slots:
+        if (names := only_set(slots)) is not None:
+            body["set"] = names
+        elif slots:
             body["s"] = self._named(slots.items(), ".{}")
         return body
 
@@ -204,6 +208,11 @@ class Writer:
                 "give it a class such as list, or write a subclass of dict with __missing__",
             )
         return self._classes.name(factory, None)
+
+
+def _in_order(items: Any) -> Any:
+    """Texts lie in a set in another order in each process: written, the same state has the same text."""
+    return sorted(items) if all(type(item) is str for item in items) else items
 
 
 def _adapted(adapter: TypeAdapter[Any], cls: type[Any], value: Any) -> str:
