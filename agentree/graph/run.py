@@ -89,7 +89,10 @@ class Run(Generic[O_co]):
             self._scope.cancel()
 
     def explain(self) -> str:
-        """The plan as a tree with what really happened: tokens, and each miss with its reason."""
+        """The plan as a tree with what really happened: tokens, and each miss with its reason.
+
+        Of a resumed run, what happened in this process.
+        """
         return self._explain(self)
 
     async def _drive(self, begun: "Begun") -> None:

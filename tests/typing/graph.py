@@ -136,6 +136,10 @@ async def runs(program: Program[Count, str, str], lm: Runtime) -> None:
         assert_type(run, Run[str])
         assert_type(run.output, str)
     assert_type(program.run_sync("a"), str)
+    assert_type(await program.resume("a", lm=lm, journal="j"), str)
+    assert_type(program.resume_sync("a", journal="j"), str)
+    async with program.resume_stream("a", lm=lm, journal="j") as again:
+        assert_type(again, Run[str])
 
 
 def untyped(node: Node[Count, Any, Any]) -> None:
