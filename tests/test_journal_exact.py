@@ -29,6 +29,8 @@ from exactly import difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, computed_field
+from pydantic_core import core_schema
+from typing_extensions import TypeAliasType
 
 from agentree.graph.journal.unstorable import Unstorable
 from agentree.graph.journal.values import Values
@@ -36,6 +38,11 @@ from agentree.messages import user
 from agentree.tools import ToolCall, ToolCalls, ToolResult
 
 T = TypeVar("T")
+
+
+def with_attributes(value: Any, attributes: dict[str, Any]) -> Any:
+    value.__dict__.update(attributes)
+    return value
 
 
 class Text(str):
@@ -178,10 +185,57 @@ class Options(TypedDict, total=False):
 
 
 Id = NewType("Id", int)
+Tree = TypeAliasType("Tree", "list[Tree] | Level | None")
+Named = TypeAliasType("Named", dict[str, T], type_params=(T,))
+
+
+class Loose(BaseModel):
+    json_value: pydantic.JsonValue = None
+    tree: Tree = None
+
+
+class Place:
+    """A class that only its own schema knows."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Place({self.name!r})"
+
+    @functools.cached_property
+    def loud(self) -> str:
+        return self.name.upper()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        make = core_schema.no_info_plain_validator_function(lambda v: v if isinstance(v, cls) else cls(v))
+        make["serialization"] = core_schema.plain_serializer_function_ser_schema(lambda place: place.name)
+        return make
+
+
+def place(name: str, **attributes: Any) -> Place:
+    made = Place(name)
+    assert made.loud
+    return with_attributes(made, attributes)
+
+
+@dataclass
+class Problem(ValueError):
+    text: str = ""
+
+
 FORMS: list[Any] = [
     *(Text, Whole, Real, Items, Table, Bag, Ring, Point, Old, Color, Level, Name, Right, Mode),
     *(Bare, Slim, Derived, Box[Point], Shape, Model, Pet, Root, Checked, Options, Id),
-    *(Sequence[Annotated[int, Field(ge=1)]], Hashable, ipaddress.IPv4Address),
+    *(Sequence[Annotated[int, Field(ge=1)]], Hashable, ipaddress.IPv4Address, pydantic.AnyUrl),
+    *(pydantic.JsonValue, Tree, Named[Bare], Loose, Place, datetime.tzinfo, pathlib.Path, enum.Enum),
 ]
 VALUES = Values([(f"form {i}", form) for i, form in enumerate(FORMS)])
 ZONES: st.SearchStrategy[Any] = (
@@ -238,13 +292,11 @@ LEAVES: st.SearchStrategy[Any] = (
     | st.just(ToolCalls((ToolCall("a", "b", {}),)))
     | st.just(ToolResult(ToolCall("a", "b", {}), "text", error=True))
     | st.just(ipaddress.IPv4Address("10.0.0.1"))
+    | st.just(pydantic.AnyUrl("https://example.org/a?b#c"))
+    | st.just(Loose(json_value={"a": [1, None, {"b": 1.5}]}, tree=[[Level.LOW], None]))
+    | st.text(max_size=3).map(Place)
     | st.just(zoneinfo.ZoneInfo("Europe/Berlin"))
 )
-
-
-def with_attributes(value: Any, attributes: dict[str, Any]) -> Any:
-    value.__dict__.update(attributes)
-    return value
 
 
 def slim(a: Any, c: Any) -> Slim:
@@ -410,12 +462,14 @@ REFUSED: list[tuple[Any, str]] = [
     (model(1, 2, Client(), {}), r"at Model\.hidden"),
     (deep(5000), "nested more than"),
     (iter([1]), "type list_iterator"),
+    ({"k" * 1000: Client()}, r"at dict\['kkkkk[^ ]{1,90}…: use"),
+    (place("x", more=1), "a value of type Place: it would come back from JSON as another one"),
 ]
 
 
 @pytest.mark.parametrize(("value", "why"), REFUSED, ids=[why[:30] for _, why in REFUSED])
 def test_what_would_not_come_back_is_refused_by_name(value: Any, why: str) -> None:
-    values = Values([("a", Bare), ("b", Model), ("c", Wild)])
+    values = Values([("a", Bare), ("b", Model), ("c", Wild), ("d", Place)])
     with pytest.raises(Unstorable, match=why):
         values.write(value)
 
@@ -460,7 +514,8 @@ class Config(TypedDict):
         (Point | Inner, "values of Inner"),
         (Annotated[Callable[[int], str], "x"], "values of Callable"),
         (type[int], "values of type"),
-        (dict[str, "Nowhere"], "annotation .*Nowhere.* can't be resolved"),  # pyright: ignore[reportUndefinedVariable]  # noqa: F821
+        (list[Problem], "values of Problem: it inherits from ValueError"),
+        (Lying, r"values of SecretStr \(secret\): a file is no place for secrets"),
     ],
 )
 def test_types_are_refused_with_the_field(form: Any, where: str) -> None:
@@ -495,6 +550,10 @@ def test_classes_of_one_name_are_told_apart_or_refused() -> None:
 def test_integers_of_any_length() -> None:
     for value in (10**5000, -(10**5000)):
         assert back([value]) == [value]
+
+
+def test_what_is_only_remembered_needs_no_place() -> None:
+    assert back(place("x")) == Place("x")
 
 
 def test_nan_and_zero() -> None:

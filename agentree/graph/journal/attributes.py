@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cached_property
+from types import SimpleNamespace
 from typing import Annotated, Any, Generic, Protocol, cast, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError, RootModel
@@ -36,14 +38,23 @@ def base_of(cls: type[Any]) -> type[Any] | None:
     return next((base for base in BASES if issubclass(cls, base)), None)
 
 
+def has_fields(cls: type[Any]) -> bool:
+    """Whether a class declares what is in its instances."""
+    return is_dataclass(cls) or issubclass(cls, BaseModel)
+
+
 def is_made_of_attributes(cls: type[Any]) -> bool:
     """Whether attributes, and the content of a builtin that it inherits from, are all that an instance is."""
-    known = is_dataclass(cls) or issubclass(cls, BaseModel) or base_of(cls) is not None
-    return known and not issubclass(cls, Enum) and not any(map(_is_foreign, cls.__mro__))
+    known = has_fields(cls) or base_of(cls) is not None
+    return known and not issubclass(cls, Enum) and foreign_base(cls) is None
+
+
+def foreign_base(cls: type[Any]) -> type[Any] | None:
+    """A class of the standard library that it inherits from: these keep more than can be seen."""
+    return next(filter(_is_foreign, cls.__mro__), None)
 
 
 def _is_foreign(cls: Any) -> bool:
-    """Classes of the standard library keep what they are where only they find it."""
     if cls in _ROOTS or (inspect.isabstract(cls) and not cls.__dict__.get("__slots__")):
         return False
     module = cls.__module__.partition(".")[0]
@@ -94,6 +105,27 @@ def field_names(cls: type[Any]) -> list[str]:
     if issubclass(cls, BaseModel):
         return list(cls.model_fields)
     return [f.name for f in fields(cls)] if is_dataclass(cls) else []
+
+
+def own_attributes(value: Any) -> dict[str, Any]:
+    """Attributes of an instance by any way, without those that are only remembered results."""
+    cls = cast("type[Any]", type(value))
+    attached, in_slots = attributes(value, tuple(slots(cls)))
+    return {name: inner for name, inner in (attached | in_slots).items() if not _is_remembered(cls, name)}
+
+
+def _is_remembered(cls: type[Any], name: str) -> bool:
+    return isinstance(inspect.getattr_static(cls, name, None), cached_property)
+
+
+def resolved(alias: Any) -> Any:
+    """What a type alias stands for; names in it are looked up where it was made, if they can be."""
+    about = SimpleNamespace(__annotations__={"value": alias.__value__})
+    place = vars(sys.modules[alias.__module__]) if alias.__module__ in sys.modules else {}
+    try:
+        return get_type_hints(about, globalns=place, include_extras=True)["value"]
+    except (NameError, TypeError):
+        return alias.__value__
 
 
 def hints(cls: type[Any]) -> dict[str, Any]:

@@ -33,16 +33,22 @@ from typing import (
     get_origin,
 )
 
-from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from pydantic import (
+    BaseModel,
+    PydanticUserError,
+    TypeAdapter,
+)
 
 from agentree.graph.flow import show
 from agentree.graph.frozen import FrozenDict, FrozenList, FrozenSet
+from agentree.graph.journal.adapters import adapter_of, unwritten
 from agentree.graph.journal.attributes import (
     base_of,
     field_names,
     hints,
     is_made_of_attributes,
     is_typed_dict,
+    resolved,
     slots,
 )
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD
@@ -75,7 +81,8 @@ class Classes:
         self._names: dict[type, str] = {}
         self._twice: set[str] = set()
         """Names of several classes that nothing declares: they inherit from declared ones."""
-        self._seen: set[type] = set()
+        self._seen: set[Any] = set()
+        """Classes and aliases that have been looked at."""
         self._adapters: dict[type, TypeAdapter[Any]] = {}
         self._slots: dict[type, tuple[tuple[str, Any], ...]] = {}
         self._declared: frozenset[type] | None = None
@@ -158,7 +165,7 @@ class Classes:
         if isinstance(form, list):  # the parameters of a callable
             return
         if isinstance(form, str | ForwardRef):
-            raise Unstorable(f"the annotation {form!r}", "it can't be resolved: write the type itself")
+            return  # what is inside of itself has been seen; anything else says what it is when it is written
         if isinstance(form, NewType):
             self._take(form.__supertype__)
         elif origin is Literal:
@@ -168,8 +175,10 @@ class Classes:
             self._take_union(get_args(form))
         elif origin is Annotated:
             self._take(get_args(form)[0])
-        elif hasattr(form, "__value__"):  # a type alias
-            self._take(form.__value__)
+        elif hasattr(form, "__value__"):
+            self._take_alias(form if origin is None else origin)
+            for inner in get_args(form):
+                self._take(inner)
         else:
             if isinstance(origin or form, type):
                 self._take_class(origin or form)
@@ -179,6 +188,11 @@ class Classes:
     def _take_union(self, members: Iterable[Any]) -> None:
         for member in members:
             self._take(member)
+
+    def _take_alias(self, alias: Any) -> None:
+        if alias not in self._seen:
+            self._seen.add(alias)
+            self._take(resolved(alias))
 
     def _take_class(self, cls: type[Any]) -> None:
         if cls in self._seen or cls in _PLAIN or is_transcript(cls):
@@ -192,12 +206,12 @@ class Classes:
 
     def _take_new(self, cls: type[Any]) -> None:
         if cls in _ONCE:
-            raise _unwritten(cls)
+            raise unwritten(cls)
         if is_typed_dict(cls):
             self._take_fields(cls)
         elif issubclass(cls, Enum):
             self._add(cls)
-        elif getattr(cls, "_is_protocol", False) or inspect.isabstract(cls):
+        elif getattr(cls, "_is_protocol", False) or inspect.isabstract(cls) or _is_base(cls):
             return  # a value says what it is when it is written
         elif is_made_of_attributes(cls):
             self._add(cls)
@@ -206,7 +220,7 @@ class Classes:
                 for inner in get_args(base):
                     self._take(inner)
         else:
-            self._adapters[cls] = _adapter(cls)
+            self._adapters[cls] = adapter_of(cls)
             self._add(cls)
 
     def _take_fields(self, cls: type[Any]) -> None:
@@ -238,7 +252,7 @@ class Classes:
 
     def _take_subclasses(self) -> None:
         """Values of a declared class may be of a class that inherits from it."""
-        waiting = list(self._seen)
+        waiting = [cls for cls in self._seen if isinstance(cls, type)]
         while waiting:
             for cls in type.__subclasses__(waiting.pop()):
                 # A read-only copy of a state counts as what it is a copy of.
@@ -255,18 +269,9 @@ def is_transcript(cls: type[Any]) -> bool:
     return issubclass(cls, Conversation)
 
 
-def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter[Any](cls)
-    except (PydanticSchemaGenerationError, PydanticUserError, TypeError, NameError) as e:
-        raise _unwritten(cls) from e
-
-
-def _unwritten(cls: type[Any]) -> Unstorable:
-    return Unstorable(
-        f"values of {cls.__name__}",
-        "use a dataclass or a pydantic model of plain values, or run without a journal",
-    )
+def _is_base(cls: type[Any]) -> bool:
+    """Whether values are of a class of the standard library that inherits from it."""
+    return any(issubclass(known, cls) for known in STANDARD)
 
 
 def _several(name: str) -> Unstorable:

@@ -1,5 +1,7 @@
 """What can't be written into a journal, in words."""
 
+_LONGEST = 80
+
 
 class Unstorable(Exception):
     """A value or type that can't be written; the text says which, where in what, and what to do."""
@@ -12,8 +14,8 @@ class Unstorable(Exception):
         """Where it lies: fields, keys and indices from outside in."""
 
     def under(self, step: str) -> "Unstorable":
-        """The same, seen from one level further out."""
-        self.at = step + self.at
+        """The same, seen from one level further out; what is too long to read is cut."""
+        self.at = (step if len(step) <= _LONGEST else step[: _LONGEST - 1] + "…") + self.at
         return self
 
     def __str__(self) -> str:

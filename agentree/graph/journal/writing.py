@@ -6,13 +6,12 @@ from dataclasses import dataclass, fields
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import TypeAdapter
-
 from agentree.graph.frozen import FrozenDict, FrozenList, FrozenSet
+from agentree.graph.journal.adapters import adapted
 from agentree.graph.journal.attributes import attributes, base_of, only_set
 from agentree.graph.journal.classes import Classes, is_transcript
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD, is_text, plain
-from agentree.graph.journal.unstorable import Unstorable, first_lines
+from agentree.graph.journal.unstorable import Unstorable
 from agentree.lm.generation import Generation
 from agentree.lm.stored import stored
 
@@ -157,7 +156,7 @@ class Writer:
     def _object(self, cls: type[Any], value: Any) -> dict[str, Any]:
         name = self._classes.name(cls, value)
         if (adapter := self._classes.adapter(cls)) is not None:
-            return {"is": "adapted", "of": name, "v": _adapted(adapter, cls, value)}
+            return {"is": "adapted", "of": name, "v": adapted(adapter, cls, value)}
         body: dict[str, Any] = {"is": "object", "of": name}
         if (base := base_of(cls)) is not None:
             number = self.parts.numbers[id(value)]
@@ -213,16 +212,3 @@ class Writer:
 def _in_order(items: Any) -> Any:
     """Texts lie in a set in another order in each process: written, the same state has the same text."""
     return sorted(items) if all(type(item) is str for item in items) else items
-
-
-def _adapted(adapter: TypeAdapter[Any], cls: type[Any], value: Any) -> str:
-    """As its class writes itself, if the class also reads that as the same."""
-    what = f"a value of type {cls.__name__}"
-    try:
-        text = adapter.dump_json(value, round_trip=True, by_alias=False, warnings=False).decode()
-        back = adapter.validate_json(text, by_name=True, by_alias=False)
-    except Exception as e:
-        raise Unstorable(what, f"it can't be written as JSON ({first_lines(e)})") from e
-    if type(back) is not cls or back != value or repr(back) != repr(value):
-        raise Unstorable(what, "it would come back from JSON as another one: store what it is made of")
-    return text
