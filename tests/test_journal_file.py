@@ -14,7 +14,9 @@ from typing import Any
 
 import anyio
 import pytest
-from journal_harness import stopping
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from journal_harness import MEMORY, stopping
 from pydantic import BaseModel
 
 from agentree.errors import (
@@ -468,6 +470,17 @@ def test_who_looks_at_a_file_takes_nothing_from_those_who_write(journal: Path) -
         read = subprocess.run([sys.executable, "-c", READER, journal], capture_output=True, text=True)
         assert read.stdout == f"{n}\n", read.stderr
     one.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text(st.characters()), st.text(st.characters(exclude_categories=()))))
+@example({"text": "\ud83d\ude00", "\ud800": "\0"})
+def test_facts_come_back_to_the_letter(body: dict[str, str]) -> None:
+    with TemporaryDirectory(dir=MEMORY) as folder:
+        file = JournalFile(Path(folder) / "runs.journal", create=True)
+        file.create(Header("a", "p", "", "m", 1.0, 1.0, "running"), [Fact("accepted", "", body, 1.0)])
+        assert file.facts("a")[0].body == body
+        file.close()
 
 
 async def test_facts_that_somebody_removed_stop_the_run(journal: Path) -> None:

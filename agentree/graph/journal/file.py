@@ -12,6 +12,7 @@ from typing import Any, cast
 from agentree.errors import AlreadyAnswered, JournalError
 from agentree.graph.journal.database import Database
 from agentree.graph.journal.facts import Fact, Header, Status
+from agentree.graph.journal.standard import is_text
 
 
 class JournalFile:
@@ -107,9 +108,9 @@ class JournalFile:
         rows: list[tuple[object, ...]] = []
         for fact in facts:
             seq += 1
-            body = json.dumps(fact.body, separators=(",", ":"))
+            body = json.dumps(fact.body, separators=(",", ":"), ensure_ascii=False)
             before = _sum(before, run, seq, fact, body)
-            rows.append((run, seq, fact.time, fact.kind, fact.path, body, before))
+            rows.append((run, seq, fact.time, fact.kind, fact.path, _stored(body), before))
         db.executemany("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         return seq, before
 
@@ -147,8 +148,9 @@ class JournalFile:
         found: list[Fact] = []
         before, seq = b"", 0
         for seq, (number, at, kind, path, body, sum_) in enumerate(rows, 1):
-            fact = Fact(kind, path, _parsed(body), at)
-            before = _sum(before, run, seq, fact, body) if isinstance(body, str) else b""
+            text = _text(body)
+            fact = Fact(kind, path, _parsed(text), at)
+            before = _sum(before, run, seq, fact, text)
             if number != seq or before != sum_:
                 raise JournalError(
                     f"run {run!r} is damaged at its fact {seq}: it can't be shown or resumed from this file"
@@ -177,8 +179,19 @@ def _sum(before: bytes, run: str, seq: int, fact: Fact, body: str) -> bytes:
     return blake2b(before + text.encode(errors="surrogatepass"), digest_size=8).digest()
 
 
-def _parsed(body: object) -> dict[str, Any]:
+def _stored(text: str) -> str | bytes:
+    """SQLite takes no text with lone surrogates, and two that are written as escapes come back as one."""
+    return text if is_text(text) else text.encode(errors="surrogatepass")
+
+
+def _text(body: object) -> str:
+    if isinstance(body, bytes):
+        return body.decode(errors="surrogatepass")
+    return body if isinstance(body, str) else ""
+
+
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", json.loads(cast("str", body)))
-    except (TypeError, ValueError):
+        return cast("dict[str, Any]", json.loads(text))
+    except ValueError:
         return {}
