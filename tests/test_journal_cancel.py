@@ -6,12 +6,15 @@ import threading
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 
 from agentree.cli import main
-from agentree.errors import AgentreeError
+from agentree.errors import AgentreeError, JournalError
 from agentree.graph import Ctx, Graph, Program
+from agentree.graph.journal.facts import Header
+from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.lock import RunLock
 from agentree.graph.journal.reading import Runs
 from agentree.testing import Reply, ScriptedRuntime
@@ -91,6 +94,33 @@ async def test_a_generation_that_takes_long_is_cut_off(journal: Path) -> None:
         with pytest.raises(AgentreeError, match="was cancelled"), anyio.fail_after(30):
             await g.compile().run("go", lm=lm, journal=journal, run_id="a")
         assert lm.stats().private == 0
+
+
+@pytest.mark.anyio
+async def test_a_bell_without_a_readable_file_stops_nothing(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on: where the file is broken for good, its next fact tells."""
+    looked = anyio.Event()
+
+    def unreadable(self: JournalFile, run: str) -> Header:
+        anyio.from_thread.run_sync(looked.set)
+        raise JournalError("can't be read just now")
+
+    g = Graph("one", input=str, output=str)
+
+    @g.step
+    async def one(ctx: Ctx, text: str) -> str:
+        monkeypatch.setattr(JournalFile, "header", unreadable)
+        RunLock(journal, "a").ring()
+        with anyio.fail_after(30):
+            await looked.wait()
+        return text
+
+    g.edge(g.start, one)
+    g.edge(one, g.end)
+    async with ScriptedRuntime([]) as lm:
+        assert await g.compile().run("x", lm=lm, journal=journal, run_id="a") == "x"
 
 
 def test_what_was_asked_of_a_process_that_died_is_not_asked_of_the_next(journal: Path) -> None:

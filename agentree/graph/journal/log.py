@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -94,11 +95,15 @@ class RunLog:
         while not over.is_set():
             with anyio.move_on_after(PAUSE):
                 await over.wait()
-            if self._run_lock.rung() and not over.is_set():
-                header = await anyio.to_thread.run_sync(self._file.header, self.run, limiter=self._limiter)
-                if header.stop:
-                    self._stop()
-                    return
+            if self._run_lock.rung() and not over.is_set() and await self._is_unwanted():
+                self._stop()
+                return
+
+    async def _is_unwanted(self) -> bool:
+        with suppress(JournalError):  # the next fact tells what is wrong with the file
+            header = await anyio.to_thread.run_sync(self._file.header, self.run, limiter=self._limiter)
+            return header.stop
+        return False
 
     def _stop(self) -> None:
         self.cancelled = True
