@@ -4,8 +4,10 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from agentree.errors import AgentreeError, JournalError
+from agentree.graph import Ctx, Graph, Program
 from agentree.graph.journal.facts import Fact, Status
 from agentree.graph.journal.file import JournalFile
 
@@ -63,3 +65,17 @@ def once() -> Callable[[], None]:
             raise Stop
 
     return stop
+
+
+def echo(name: str = "echo", *, out: Any = str, state: Any = None, fn: Any = None) -> Program[Any, str, Any]:
+    """A program of one step, which gives what it is given or what `fn(ctx, text)` makes of it."""
+    g: Any = Graph(name, state=state, input=str, output=out)
+
+    async def say(ctx: Ctx[Any], text: str) -> Any:
+        return fn(ctx, text) if fn else text
+
+    say.__annotations__["return"] = out
+    node = g.step(say)
+    g.edge(g.start, node)
+    g.edge(node, g.end)
+    return g.compile()
