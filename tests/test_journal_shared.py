@@ -111,6 +111,36 @@ async def test_branches_and_joins_keep_what_they_share_with_the_state(journal: P
         )
 
 
+async def test_a_state_that_changed_in_its_types_alone_is_read_again(journal: Path) -> None:
+    @dataclass
+    class Box:
+        value: float = 1
+
+    stop = once()
+    g = Graph("box", state=Box, input=str, output=str)
+
+    @g.step
+    async def change(ctx: Ctx[Box], text: str) -> str:
+        ctx.state.value = True if text == "true" else 1.0
+        return text
+
+    @g.step
+    async def look(ctx: Ctx[Box], text: str) -> str:
+        stop()
+        return repr(ctx.state.value)
+
+    g.edge(g.start, change)
+    g.edge(change, look)
+    g.edge(look, g.end)
+    program = g.compile()
+    async with ScriptedRuntime({}) as lm:
+        for text, value in (("true", "True"), ("float", "1.0")):
+            stop = once()
+            with pytest.raises(Stop):
+                await program.run(text, lm=lm, journal=journal, run_id=text)
+            assert await program.resume(text, lm=lm, journal=journal) == value
+
+
 async def test_what_shares_nothing_is_written_without_a_word_of_the_state(journal: Path) -> None:
     async with ScriptedRuntime({}) as lm:
         await writing(lambda: None).run("x", lm=lm, journal=journal, run_id="run")

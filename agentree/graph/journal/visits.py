@@ -44,13 +44,12 @@ class RunJournal:
         except Unstorable as e:
             raise JournalError(f"{where} gave what a journal can't store: {e}") from e
 
-    def write_state(self, value: Any) -> tuple[str, Parts]:
-        """A state as JSON, and what other values may share with it. Raises JournalError as `write`."""
+    def write_state(self, value: Any) -> tuple[Any, Parts]:
+        """A state as JSON values, and what other values may share with it. Raises JournalError as `write`."""
         try:
-            written, parts = self.values.write_state(value)
+            return self.values.write_state(value)
         except Unstorable as e:
             raise JournalError(f"the state holds what a journal can't store: {e}") from e
-        return json.dumps(written, separators=(",", ":")), parts
 
     def read(
         self,
@@ -77,7 +76,7 @@ class Keeper:
     journal: RunJournal
     cell: Cell
     _state: str | None = None
-    """The state as it was written last."""
+    """The state as it was written last, as JSON."""
     _forks: dict[str, int] = field(default_factory=dict[str, int])
     """By task path of a join, how many branches lead to it."""
 
@@ -124,9 +123,11 @@ class Keeper:
 
         A state that is the same stays the same object: values that were read before may share parts of it.
         """
-        if "state" in body and body["state"] != self.journal.write_state(self.cell.value)[0]:
-            self.cell.value = self.journal.read(json.loads(body["state"]), "the state")
-        self._state = body.get("state", self._state)
+        if "state" not in body:
+            return
+        self._state = json.dumps(body["state"])  # as text: 1 is not True
+        if self._state != json.dumps(self.journal.write_state(self.cell.value)[0]):
+            self.cell.value = self.journal.read(body["state"], "the state")
 
     def output(self, body: Body, where: str, base: "Transcript | None") -> Any:
         """What a visit gave by its fact; the state is then as it was when the visit ended."""
@@ -180,14 +181,15 @@ class Keeper:
         """A visit ended without an output."""
         self.journal.log.note("node failed", path, node=node.name, error=error)
 
-    def _changed_state(self) -> tuple[dict[str, str], Parts]:
+    def _changed_state(self) -> tuple[dict[str, Any], Parts]:
         """The state, if it is not as it was written last, and what other values may share with it."""
         if self.cell.frozen or self.cell.value is None:
             return {}, NOTHING
         state, parts = self.journal.write_state(self.cell.value)
-        if state == self._state:
+        text = json.dumps(state)
+        if text == self._state:
             return {}, parts
-        self._state = state
+        self._state = text
         return {"state": state}, parts
 
     # ------------------------------------------------------------------------------------------- joins
