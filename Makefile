@@ -44,6 +44,7 @@ soak: $(READY) ## Long randomized tests
 	@$(BIN)/python -m tests.soak_engine
 	@$(BIN)/python tests/engine_histories.py 0 200
 	@$(BIN)/python tests/schema_mutants.py 0 2000
+	@$(BIN)/python -m tests.soak_kernels
 	@AGENTREE_TREES=200 $(BIN)/python -m pytest -q --timeout 0 tests/test_engine_trees.py
 	@for how in "kill 1" "twice 5" "full 1" "readonly 1"; do \
 		folder=$$(mktemp -d) && $(BIN)/python -W error tests/journal_matrix.py $$folder/runs $$how \
