@@ -6,6 +6,7 @@ are compared at the first difference: closer than a near-tie, rounding alone dec
 """
 
 import argparse
+import os
 import random
 import time
 from collections.abc import Generator, Sequence
@@ -19,6 +20,7 @@ from agentree.events import Bus
 from agentree.runtime.engine import Engine
 from agentree.runtime.model import attention, linear
 from agentree.runtime.model.batch import Batch, Row
+from agentree.runtime.model.kernels import VARIABLE
 from agentree.runtime.model.load import LoadedModel, load_model
 from agentree.runtime.request import Request
 from agentree.runtime.sampling import NEAR_TIE
@@ -36,7 +38,17 @@ QUESTIONS = (
     "Say in French: the {thing} is at the {place}.",
 )
 WAVE = 64
-PLAIN = "fp32, plain"
+PLAIN = "plain"
+WAYS: tuple[tuple[str, Literal["fp32", "fp16", "bf16", "int8"]], ...] = (
+    ("torch", "fp32"),
+    ("torch", "fp16"),
+    ("torch", "int8"),
+    ("compiled", "fp32"),
+    ("compiled", "fp16"),
+    ("compiled", "bf16"),
+    ("compiled", "int8"),
+)
+"""Kernels and weights."""
 
 
 def prompts(count: int, seed: int = 7) -> list[str]:
@@ -68,16 +80,31 @@ def nothing_shared(pasts: Sequence[object], **_: int) -> tuple[list[object], lis
 
 @contextmanager
 def plain() -> Generator[None]:
-    """Load and run without oneDNN's products, and with nothing shared in attention."""
+    """Load and run on torch, without oneDNN's products, and with nothing shared in attention."""
     patched: Any = linear
     planner: Any = attention
     wins, share = patched.onednn_wins, planner.share
     patched.onednn_wins = lambda: False
     planner.share = nothing_shared
     try:
-        yield
+        with on("torch"):
+            yield
     finally:
         patched.onednn_wins, planner.share = wins, share
+
+
+@contextmanager
+def on(kernels: str) -> Generator[None]:
+    """Load with kernels of a kind."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = kernels
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 @dataclass(frozen=True)
@@ -140,9 +167,9 @@ def main() -> None:
     print("| path | equal | near-ties | other | tokens before the first difference | CPU seconds |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     print(f"| {PLAIN} | {len(ids)} | 0 | 0 | all | {expected.cpu:.0f} |", flush=True)
-    ways: tuple[Literal["fp32", "fp16", "int8"], ...] = ("fp32", "fp16", "int8")
-    for weights in ways:
-        model = load_model(options.model, device="cpu", weights=weights, kv_tokens=pool)
+    for kernels, weights in WAYS:
+        with on(kernels):
+            model = load_model(options.model, device="cpu", weights=weights, kv_tokens=pool)
         found = greedy(model, ids, options.tokens)
         gaps = differences(reference, ids, expected, found)
         ties = sum(one < NEAR_TIE for one in gaps)
@@ -151,7 +178,7 @@ def main() -> None:
             total += len(a)
             same += next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
         counts = f"{len(ids) - len(gaps)} | {ties} | {len(gaps) - ties}"
-        print(f"| {found.weights} | {counts} | {same / total:.1%} | {found.cpu:.0f} |", flush=True)
+        print(f"| {kernels} {found.weights} | {counts} | {same / total:.1%} | {found.cpu:.0f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """One forward pass, each way to run it beside the plain one: `python -m benchmarks.forward`. Prints markdown.
 
-Plain is dense float32 weights with every row attending to its own context. The ways take turns within one
-process; the numbers are CPU milliseconds on one thread, the best of some turns, because others on a machine
-only ever make a step slower.
+Plain is torch on dense float32 weights with every row attending to its own context. The ways take turns
+within one process; the numbers are CPU milliseconds on one thread, the best of some turns, because others on
+a machine only ever make a step slower.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import torch
 from agentree.runtime.model.batch import Batch, Row
 from agentree.runtime.model.load import LoadedModel, load_model
 from agentree.runtime.model.threads import Threads
-from benchmarks.agreement import plain
+from benchmarks.agreement import on, plain
 
 
 @dataclass(frozen=True)
@@ -97,21 +97,25 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
 
-    def load(weights: Literal["fp32", "fp16", "int8"]) -> LoadedModel:
-        model = load_model(options.model, device="cpu", weights=weights, kv_tokens=8192)
+    def load(weights: Literal["fp32", "fp16", "bf16", "int8"], kernels: str = "compiled") -> LoadedModel:
+        with on(kernels):
+            model = load_model(options.model, device="cpu", weights=weights, kv_tokens=8192)
         model.decoder._threads = Threads(1)
         for layer in model.kv.kv:
             layer.normal_()
         return model
 
     with plain():
-        dense = load("fp32")
-    half = load("fp16")
+        dense = load("fp32", "torch")
+    half = load("fp16", "torch")
     ways = [
-        Way("fp32, plain", dense, shares=False),
+        Way("plain", dense, shares=False),
+        Way("torch fp32", load("fp32", "torch"), shares=True),
+        Way("torch fp16, unshared", half, shares=False),
+        Way("torch fp16", half, shares=True),
         Way("fp32", load("fp32"), shares=True),
-        Way("fp16, unshared", half, shares=False),
-        Way("fp16", half, shares=True),
+        Way("fp16", load("fp16"), shares=True),
+        Way("bf16", load("bf16"), shares=True),
         Way("int8", load("int8"), shares=True),
     ]
     print("| CPU ms | " + " | ".join(way.name for way in ways) + " |")

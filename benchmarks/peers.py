@@ -236,7 +236,8 @@ async def compare(
     """Start, measure in turn, stop. The file is written again after every run."""
     root = home()
     async with AsyncExitStack() as stack:
-        entrants = [await ours(stack, "fp32"), await ours(stack, "fp16")]
+        precisions: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
+        entrants = [await ours(stack, precision) for precision in precisions]
         for name in peers:
             found = PEERS[name](root, threads)
             if found is None:

@@ -1,6 +1,6 @@
-"""The compiled kernels built in other ways, each against the whole test of the decoder: `python -m tests.soak_kernels`.
+"""The compiled kernels built in other ways, each against all tests of them: `python -m tests.soak_kernels`.
 
-Narrow vectors on a machine that has wide ones, and with the compiler's checks of addresses and undefined behaviour.
+Narrow vectors on a machine that has wide ones, and the compiler's checks of addresses and undefined behaviour.
 """
 
 import os
@@ -29,7 +29,7 @@ def run(name: str, options: str, folder: Path) -> int:
     # What the tests preload is not for the compiler.
     compiler.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec g++ {options} "$@"\n')
     compiler.chmod(0o755)
-    about = {"AGENTREE_CXX": str(compiler), "AGENTREE_KERNELS": "compiled", "AGENTREE_HOME": str(folder / "home")}
+    about = {"AGENTREE_CXX": str(compiler), "AGENTREE_HOME": str(folder / "home")}
     if "address" in options:
         about["LD_PRELOAD"] = f"{runtime('libasan.so')} {runtime('libstdc++.so')}"
         about["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0"
