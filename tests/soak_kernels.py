@@ -1,6 +1,6 @@
 """The compiled kernels built in other ways, each against all tests of them: `python -m tests.soak_kernels`.
 
-Narrow vectors on a machine that has wide ones, and the compiler's checks of addresses and undefined behaviour.
+Narrow vectors on a machine that has wide ones; the compiler's checks of addresses and undefined behaviour.
 """
 
 import os
