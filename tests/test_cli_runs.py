@@ -196,7 +196,9 @@ def test_a_limit_is_told_as_one(here: Path, model: str, capsys: pytest.CaptureFi
         shown = capsys.readouterr().out
         assert "stopped by a limit, begun" in shown
         assert "failed" not in shown
-        assert shown.splitlines()[-1] == f"go on:  agentree runs resume {run}"
+        way_out = f"raise the limit in the program, then go on:  agentree runs resume {run}"
+        assert shown.splitlines()[-1] == way_out
+        assert f"agentree: {way_out}\n" in err
         assert main(["trace", "--speed", "max", "out.jsonl"]) == 0
         replayed = capsys.readouterr()
         assert "failed" not in replayed.out + replayed.err
@@ -245,3 +247,28 @@ def test_what_makes_no_sense(model: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "is kept in" not in err
     assert main(["runs", "show", "z"]) == 1
     assert "holds no run 'z'" in capsys.readouterr().err
+
+
+def test_a_run_that_failed_says_how_it_goes_on(
+    here: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "fails.py").write_text(
+        "from agentree import Ctx, Graph\n"
+        "g = Graph('fails', input=str, output=str)\n"
+        "@g.step\n"
+        "async def post(ctx: Ctx, text: str) -> str:\n"
+        "    raise ConnectionError('no route')\n"
+        "g.edge(g.start, post)\n"
+        "g.edge(post, g.end)\n"
+        "program = g.compile()\n"
+    )
+    quiet = ["--model", model, "--quiet"]
+    begun = ["run", "fails.py", "--input", "x", "--journal", "--run-id", "f", *quiet]
+    said = ["agentree: mend the cause, then go on:  agentree runs resume f"]
+    said += ["agentree: error: ConnectionError: no route"]
+    assert main(begun) == 1
+    assert capsys.readouterr().err.splitlines()[1:] == said
+    assert main(["runs", "resume", "f", *quiet]) == 1
+    assert capsys.readouterr().err.splitlines() == said
+    assert main(begun) == 1
+    assert "go on" not in capsys.readouterr().err, "another run of that name was refused"

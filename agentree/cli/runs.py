@@ -17,7 +17,7 @@ from agentree.cli.load import as_program, load_entry, on_path, split_target
 from agentree.cli.output import render
 from agentree.cli.report import DONE, WAITING, WrongUse, put, say
 from agentree.cli.session import run_over
-from agentree.errors import AgentreeError, Interrupted, Question, UncertainCall
+from agentree.errors import AgentreeError, Interrupted, JournalError, Question, UncertainCall
 from agentree.events import STOPPED
 from agentree.graph.journal.finished import look_now
 from agentree.graph.journal.opened import cancelled
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from agentree.lm import Runtime
 
 _DAY = 86400.0
+_FIRST = {"limit": "raise the limit in the program, then ", "failed": "mend the cause, then "}
+"""By the status of a run, what is to be done before it goes on."""
 _PATIENCE = 5.0
 """Seconds that a process is given to stop a run."""
 _CUT_OFF = {"running": "running", "interrupted": "cut off", "cancelled": "cancelled", "failed": "cancelled"}
@@ -87,7 +89,7 @@ def show_command(arguments: argparse.Namespace) -> int:
     for line in _asked(header.run, shown.questions, flag(arguments.journal)):
         put(line)
     if not shown.questions and shown.status in _RESUMABLE:
-        put(_go_on(header.run, arguments.journal))
+        put(_go_on(header.run, arguments.journal, shown.status))
     return DONE
 
 
@@ -168,7 +170,7 @@ def resume_command(arguments: argparse.Namespace) -> int:
 def journaled(run: str, journal: str | None, work: "Callable[[], Any]") -> int:
     """Do the work and print its result; where it waits for a person, print what is asked.
 
-    Raises KeyboardInterrupt, after saying how the run goes on, and what the run raises.
+    Raises KeyboardInterrupt and what the run raises, after saying how it goes on if it can.
     """
     try:
         outcome = work()
@@ -184,10 +186,12 @@ def journaled(run: str, journal: str | None, work: "Callable[[], Any]") -> int:
             "nobody knows whether it had its effect: find out, then resume with --uncertain tell (the model "
             "is told) or --uncertain rerun (it is called again)"
         ) from call
-    except KeyboardInterrupt:
+    except JournalError:
+        raise
+    except (KeyboardInterrupt, Exception):
         with suppress(AgentreeError), Runs(journal_path(journal)) as runs:
-            if runs.show(run).status in _RESUMABLE:
-                say(_go_on(run, journal))
+            if (status := runs.show(run).status) in _RESUMABLE:
+                say(_go_on(run, journal, status))
         raise
     put(render(outcome.value))
     return cast("int", outcome.code)
@@ -196,8 +200,9 @@ def journaled(run: str, journal: str | None, work: "Callable[[], Any]") -> int:
 # ---------------------------------------------------------------------------------------------- text
 
 
-def _go_on(run: str, journal: str | None) -> str:
-    return f"go on:  agentree runs resume {run}{flag(journal)}"
+def _go_on(run: str, journal: str | None, status: str = "") -> str:
+    first = _FIRST.get(status, "")
+    return f"{first}go on:  agentree runs resume {run}{flag(journal)}"
 
 
 def _asked(run: str, questions: Sequence[Question], journal: str) -> list[str]:
