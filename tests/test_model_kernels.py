@@ -20,7 +20,7 @@ from agentree.runtime.model.load import load_model
 from agentree.runtime.model.packed import Packed
 from agentree.runtime.model.selfcheck import works
 from agentree.runtime.native import compiler
-from agentree.runtime.native.compiler import BuildFailed, find_compiler, library
+from agentree.runtime.native.compiler import BuildFailed, NoCompiler, find_compiler, library
 from agentree.runtime.native.library import Library
 from tests.model_reference import Sequences
 from tests.tiny_models import tiny_llama
@@ -115,7 +115,7 @@ def test_no_compiler_means_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def no_library(folder: Path, starts: object) -> Path:
-    raise BuildFailed("no C++ compiler found")
+    raise NoCompiler("no C++ compiler found")
 
 
 def always(path: Path) -> Callable[[Path, object], Path]:
@@ -139,7 +139,9 @@ def test_a_compiler_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @needs_compiler
-def test_kernels_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_kernels_that_are_wrong_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
     here = Path(compiler.__file__).parent
@@ -152,6 +154,7 @@ def test_kernels_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch, tm
     assert not works(Library(wrong))
     monkeypatch.setattr(kernels, "library", always(wrong))
     assert load_model(tiny_llama(tmp_path / "model"), device="cpu", kv_tokens=50).kernels == "torch"
+    assert "computes something else than torch" in caplog.text
 
 
 def test_a_file_that_is_no_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,13 +10,17 @@ from agentree.runtime.model import store
 from agentree.runtime.model.config import ModelConfig
 from agentree.runtime.model.progress import Report, Step, ignore
 from agentree.runtime.model.selfcheck import works
-from agentree.runtime.native.compiler import BuildFailed, library
+from agentree.runtime.native.compiler import BuildFailed, NoCompiler, library
 from agentree.runtime.native.library import GATES, LANES, Library
 
 VARIABLE = "AGENTREE_KERNELS"
 CHOICES = ("auto", "compiled", "torch")
 
 _log = logging.getLogger(__name__)
+
+
+class NoKernels(Exception):
+    """Compiled kernels can't be used: says why."""
 
 
 def choose_kernels(config: ModelConfig, *, progress: Report = ignore) -> Library | None:
@@ -33,15 +37,19 @@ def choose_kernels(config: ModelConfig, *, progress: Report = ignore) -> Library
         raise InvalidArgument(f"{VARIABLE}={asked!r} must be one of {', '.join(CHOICES)}; or unset it")
     if asked == "torch":
         return None
-    found, why = _build(progress)
-    if found is not None and not fits(config):
-        sizes = f"heads of {config.head_dim}, width {config.hidden_size}, {config.intermediate_size} inside"
-        found, why = None, f"its sizes don't fit the compiled kernels ({sizes})"
-    if found is None and asked == "compiled":
-        raise InvalidArgument(f"{VARIABLE}=compiled: {why}; unset it to compute with torch")
-    if found is None:
-        _log.info("computing with torch: %s", why)
-    return found
+    try:
+        if not fits(config):
+            sizes = (
+                f"heads of {config.head_dim}, width {config.hidden_size}, {config.intermediate_size} inside"
+            )
+            raise NoKernels(f"its sizes don't fit the compiled kernels ({sizes})")
+        return _build(progress)
+    except (NoKernels, BuildFailed, OSError) as error:
+        if asked == "compiled":
+            raise InvalidArgument(f"{VARIABLE}=compiled: {error}; unset it to compute with torch") from error
+        expected = isinstance(error, NoCompiler) or not fits(config)
+        _log.log(logging.INFO if expected else logging.WARNING, "computing with torch: %s", error)
+        return None
 
 
 def fits(config: ModelConfig) -> bool:
@@ -49,21 +57,22 @@ def fits(config: ModelConfig) -> bool:
     return not (config.head_dim % LANES or config.intermediate_size % GATES or config.hidden_size % 2)
 
 
-def _build(progress: Report) -> tuple[Library | None, str]:
+def _build(progress: Report) -> Library:
     def starts() -> None:
         progress(Step("compile", "kernels", 0, None, "layers"))
 
-    try:
-        return _opened(str(library(store.home() / "kernels", starts)))
-    except (BuildFailed, OSError) as error:
-        return None, str(error)
+    path = str(library(store.home() / "kernels", starts))
+    opened = _opened(path)
+    if isinstance(opened, str):
+        raise NoKernels(opened)
+    return opened
 
 
 @cache
-def _opened(path: str) -> tuple[Library | None, str]:
-    """A library is opened and checked once per process."""
+def _opened(path: str) -> Library | str:
+    """A library, opened and checked once per process; or why it can't be used."""
     try:
         opened = Library(Path(path))
     except (OSError, AttributeError) as error:
-        return None, f"{path} can't be used: {error}"
-    return (opened, "") if works(opened) else (None, f"{path} computes something else than torch")
+        return f"{path} can't be used: {error}"
+    return opened if works(opened) else f"{path} computes something else than torch"

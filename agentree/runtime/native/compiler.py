@@ -27,7 +27,11 @@ TIMEOUT = 300
 
 
 class BuildFailed(Exception):
-    """There is no compiler, or it did not make a library of the sources: says which, and what it said."""
+    """There is no library for this machine: says why."""
+
+
+class NoCompiler(BuildFailed):
+    """Nobody asked for a compiler, and there is none."""
 
 
 def find_compiler() -> Sequence[str] | None:
@@ -55,12 +59,13 @@ def library(folder: Path, starts: Callable[[], None] = lambda: None) -> Path:
     """The library for this machine in `folder`, built if it isn't there; `starts` is called before that.
 
     Raises:
-        BuildFailed: no compiler was found, or it failed.
+        NoCompiler: none was found.
+        BuildFailed: it failed.
         OSError: the folder can't be written to.
     """
     compiler = find_compiler()
     if compiler is None:
-        raise BuildFailed("no C++ compiler found: install one, or `pip install 'agentree[native]'`")
+        raise NoCompiler("no C++ compiler found: install one, or `pip install 'agentree[native]'`")
     native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
     command = [*compiler, *OPTIONS, native]
     target = folder / f"{_key(command)}.so"
