@@ -2,30 +2,36 @@
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from agentree.errors import JournalError
 
+_TRIES, _PAUSE = 5, 0.02
 _BACK = "put it back from a copy and resume its runs, or begin a new file"
 
 
 def refuse_emptied(path: Path, *, create: bool) -> None:
     """Raises JournalError for an empty file that runs were in, before SQLite removes what is left of them.
 
-    With `create`, an empty file is a new journal if nothing says that there was one.
+    With `create`, an empty file is a new journal if nothing next to it says that there was one.
     """
-    if not path.exists() or path.stat().st_size > 0:
-        return
-    locks = path.with_name(f"{path.name}.locks")
-    log = path.with_name(f"{path.name}-wal")
-    left = [
-        one for one in (log, *locks.glob("*.lock")) if one.exists() and (one != log or log.stat().st_size)
-    ]
-    if not create or left:
-        found = f" ({left[0].name!r} next to it is left of them)" if left else ""
+    locks, log = path.with_name(f"{path.name}.locks"), path.with_name(f"{path.name}-wal")
+    for _ in range(_TRIES):
+        if not path.exists() or path.stat().st_size > 0:
+            return
+        left = log if log.exists() and log.stat().st_size > 0 else locks if locks.exists() else None
+        if left is None:
+            break
+        time.sleep(_PAUSE)  # another process may just be making a new one
+    else:
         raise JournalError(
-            f"the journal {str(path)!r} is empty: it holds no run, and if there were some{found}, it was "
-            f"emptied: {_BACK}"
+            f"the journal {str(path)!r} is empty, and {left.name!r} next to it tells that there were runs in "
+            f"it: it was emptied; {_BACK} (or remove {left.name!r} as well)"
+        )
+    if not create:
+        raise JournalError(
+            f"the journal {str(path)!r} is empty: it holds no run; if there were some, {_BACK}"
         )
 
 
