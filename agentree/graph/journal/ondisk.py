@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agentree.errors import JournalError
 
-_TRIES, _PAUSE = 5, 0.02
+_PAUSE = 0.02
 _BACK = "put it back from a copy and resume its runs, or begin a new file"
 
 
@@ -16,23 +16,31 @@ def refuse_emptied(path: Path, *, create: bool) -> None:
 
     With `create`, an empty file is a new journal if nothing next to it says that there was one.
     """
-    locks, log = path.with_name(f"{path.name}.locks"), path.with_name(f"{path.name}-wal")
-    for _ in range(_TRIES):
-        if not path.exists() or path.stat().st_size > 0:
+    tries = 5
+    while path.exists() and path.stat().st_size == 0:
+        left, tries = _left_of(path), tries - 1
+        if left is None and create:
             return
-        left = log if log.exists() and log.stat().st_size > 0 else locks if locks.exists() else None
-        if left is None:
-            break
+        if tries == 0:
+            raise JournalError(f"the journal {str(path)!r} is empty{_found(left)}")
         time.sleep(_PAUSE)  # another process may just be making a new one
-    else:
-        raise JournalError(
-            f"the journal {str(path)!r} is empty, and {left.name!r} next to it tells that there were runs in "
-            f"it: it was emptied; {_BACK} (or remove {left.name!r} as well)"
-        )
-    if not create:
-        raise JournalError(
-            f"the journal {str(path)!r} is empty: it holds no run; if there were some, {_BACK}"
-        )
+
+
+def _found(left: Path | None) -> str:
+    if left is None:
+        return ": it holds no run"
+    return (
+        f", and {left.name!r} next to it tells that there were runs in it: put the file back from a copy and "
+        f"resume them, or remove {left.name!r} too and begin anew"
+    )
+
+
+def _left_of(path: Path) -> Path | None:
+    """What is next to a journal as long as runs are in it, or were."""
+    log, locks = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}.locks")
+    if log.exists() and log.stat().st_size > 0:
+        return log
+    return locks if locks.exists() else None
 
 
 class OnDisk:
