@@ -2,14 +2,17 @@
 each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
 from typing import Final, Literal
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.decimals import decimals
 from agentree.runtime.constraint.forms import ObjectForm, Tails
 from agentree.runtime.constraint.lists import ArrayForm, ListTails
+from agentree.runtime.constraint.others import OtherNumbers, OtherTexts
 from agentree.runtime.constraint.shapes import Arrays, Objects
 from agentree.runtime.constraint.strings import Strings
 from agentree.runtime.constraint.text import Text, TextAutomaton
@@ -100,25 +103,19 @@ class Grammar:
         for shape in value.objects:
             yield from self.form(shape).members()
 
-    def scalar(self, value: Value) -> bytes | None:
-        """The shortest scalar of a set."""
-        found: list[bytes] = []
-        if value.null:
-            found.append(b"null")
-        if value.true:
-            found.append(b"true")
-        if value.false:
-            found.append(b"false")
+    def scalars(self, value: Value) -> Iterator[bytes]:
+        """The scalars of a set as they are written, the shorter ones first."""
+        words = ((value.null, b"null"), (value.true, b"true"), (value.false, b"false"))
+        parts: list[Iterable[bytes]] = [[word for there, word in words if there]]
         if not value.numbers.void:
-            found.append(decimals(value.numbers).ending(0, 0))
+            parts.append(text for text, _ in OtherNumbers(decimals(value.numbers)).beside(()))
         text = self.text(value.strings)
         if not text.void:
-            found.append(b'"' + text.ending(0, 0, 0) + b'"')
-        return min(found, key=len, default=None)
+            parts.append(b'"' + inner + b'"' for inner, _ in OtherTexts(text).beside(()))
+        return merge(*parts, key=len)
 
     def _measure(self, value: Value) -> bytes | None:
-        scalar = self.scalar(value)
-        found = [] if scalar is None else [scalar]
+        found = list(islice(self.scalars(value), 1))
         for array in value.arrays:
             tail = ListTails(self, self.array(array)).whole()
             if tail is not None:

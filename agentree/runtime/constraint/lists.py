@@ -1,7 +1,6 @@
 """Array shapes as they are written: what may come next, and the shortest way to the end."""
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -99,7 +98,7 @@ class ListTails:
         self._known: dict[tuple[int, Counts], bytes | None] = {}
         self._plain: list[bytes | None] = []
         if form.shape.unique and form.low > 1:
-            self._plain = self._different()
+            self._plain = [self._different()]
         elif not form.watched:
             tail: bytes | None = b"]"
             self._plain = [tail]
@@ -110,26 +109,27 @@ class ListTails:
                 self._plain.append(tail)
             self._plain.reverse()
 
-    def _different(self) -> list[bytes | None]:
-        """Tails with items that differ, from each index on. The first is exact."""
+    def _different(self) -> bytes | None:
+        """The tail of all items where these differ: what follows some depends on which they are."""
         grammar, form = self._grammar, self._form
-        book = grammar.book
-        taken: list[bytes] = []
+        taken: dict[bytes, None] = {}
+        scalars: dict[int, Iterator[bytes]] = {}
         for index in range(form.low):
+            grammar.book.tick()
             number = item(form.shape, index)
-            value = book.value(number)
+            value = grammar.book.value(number)
             if value.arrays or value.objects:
                 raise ConstraintError(
                     f"'uniqueItems' at {form.shape.unique} beside 'minItems' {form.low} is enforced for "
                     "items that are scalars only: leave one of them out"
                 )
-            others = [book.sets.complement(book.sets.constant(json.loads(t))) for t in taken]
-            text = grammar.scalar(book.value(book.sets.both((number, *others))))
+            if number not in scalars:
+                scalars[number] = grammar.scalars(value)
+            text = next((text for text in scalars[number] if text not in taken), None)
             if text is None:
-                return [None] * form.low + [b"]"]
-            taken.append(text)
-        comma = grammar.style.comma
-        return [b"".join(comma + t for t in taken[index:]) + b"]" for index in range(form.low + 1)]
+                return None
+            taken[text] = None
+        return b"".join(grammar.style.comma + text for text in taken) + b"]"
 
     def tail(self, index: int, counts: Counts = ()) -> bytes | None:
         """Shortest text from after an item (or `[`, less its comma) to `]`."""

@@ -81,6 +81,8 @@ class Machine(ABC):
     """One automaton. States are hashable values."""
 
     deepens = 0
+    keeps_text = False
+    """What was written is part of the state: few texts come to the same one."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[object, int], Node] = {}

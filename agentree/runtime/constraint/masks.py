@@ -76,6 +76,7 @@ class Masks:
                 near = self.legal(plain)
                 found = Legal(near.mask, near.worst + max(len(position.w) - len(plain.w), 0))
             self._legal[position] = found
+            self.positions.tidy()
         return found
 
     def _work_out(self, position: Position) -> Legal:
@@ -117,6 +118,7 @@ class Masks:
             none = np.zeros(0, np.int32)
             found = Priced(np.concatenate(ids) if ids else none, np.concatenate(rest) if rest else none)
             self._priced[position] = found
+            self.positions.tidy()
         return found
 
     def _apart(self, reached: Reached) -> list[tuple[Position, Ids | list[int]]]:

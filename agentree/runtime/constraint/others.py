@@ -1,13 +1,17 @@
 """Texts of a language one after the other, to find those that differ from texts already taken.
 
 The texts that begin with a prefix are its shortest one and, for each place on it, those that leave it there:
-a partition, so that each text comes once (Lawler 1972), shorter ones first by and large.
+a partition, so that each text comes once, the shorter ones first (Lawler 1972). A prefix is parted only when
+no other text is as short as its own: longer ones can't come before.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
 from typing import Generic, TypeVar
 
+from agentree.runtime.constraint.decimals import Decimals
 from agentree.runtime.constraint.machines import Node, stepped
 from agentree.runtime.constraint.text import FAR, Text
 
@@ -18,8 +22,10 @@ class Others(ABC, Generic[S]):
     """All texts from a start, remembered as far as they were asked for."""
 
     def __init__(self, starts: Iterable[S]) -> None:
-        self._prefixes: list[tuple[S, bytes]] = []
-        self._split = 0
+        # Prefixes by the length of their shortest texts, and a number that tells equal ones apart.
+        self._waiting: list[tuple[int, int, bytes, int, S, bytes]] = []
+        self._whole: list[tuple[int, int, S, bytes]] = []
+        self._numbers = count()
         self._found: list[tuple[bytes, int]] = []
         self._known: set[bytes] = set()
         for start in starts:
@@ -38,11 +44,9 @@ class Others(ABC, Generic[S]):
         """The states after one more byte."""
 
     def _add(self, state: S, before: bytes) -> None:
-        self._prefixes.append((state, before))
         rest, label = self._ending(state)
-        if before + rest not in self._known:
-            self._known.add(before + rest)
-            self._found.append((before + rest, label))
+        text = before + rest
+        heappush(self._waiting, (len(text), next(self._numbers), text, label, state, before))
 
     def beside(self, taken: Container[bytes]) -> Iterator[tuple[bytes, int]]:
         """The texts that are not taken, with what they mean."""
@@ -52,13 +56,25 @@ class Others(ABC, Generic[S]):
                 if self._found[index][0] not in taken:
                     yield self._found[index]
                 index += 1
-            if self._split == len(self._prefixes):
+            if not self._more():
                 return
-            self._grow()
 
-    def _grow(self) -> None:
-        state, walked = self._prefixes[self._split]
-        self._split += 1
+    def _more(self) -> bool:
+        """Find the next text; False if there is none."""
+        while self._whole and (not self._waiting or self._whole[0][0] < self._waiting[0][0]):
+            *_, state, before = heappop(self._whole)
+            self._part(state, before)
+        if not self._waiting:
+            return False
+        length, number, text, label, state, before = heappop(self._waiting)
+        heappush(self._whole, (length, number, state, before))
+        if text not in self._known:
+            self._known.add(text)
+            self._found.append((text, label))
+        return True
+
+    def _part(self, state: S, walked: bytes) -> None:
+        """The texts of a prefix but for the shortest, by where they leave it."""
         for byte in (*self._ending(state)[0], -1):
             for other in self._bytes(state):
                 if other != byte:
@@ -88,6 +104,24 @@ class OtherTexts(Others[tuple[int, int, int]]):
     def _steps(self, state: tuple[int, int, int], byte: int) -> Iterable[tuple[int, int, int]]:
         after = self._text.step(*state, byte)
         return () if after is None else (after,)
+
+
+class OtherNumbers(Others[tuple[int, int]]):
+    """Numbers as they are written."""
+
+    def __init__(self, form: Decimals) -> None:
+        self._form = form
+        super().__init__([(0, 0)] if form.fits(0, 0) else [])
+
+    def _ending(self, state: tuple[int, int]) -> tuple[bytes, int]:
+        return self._form.ending(*state), 0
+
+    def _bytes(self, state: tuple[int, int]) -> Iterable[int]:
+        return self._form.rows[state[0]]
+
+    def _steps(self, state: tuple[int, int], byte: int) -> Iterable[tuple[int, int]]:
+        after = self._form.rows[state[0]].get(byte)
+        return ((after, state[1] + 1),) if after is not None and self._form.fits(after, state[1] + 1) else ()
 
 
 class OtherValues(Others[Node]):

@@ -1,6 +1,6 @@
 """Positions of a constraint: sets of nodes, stepped byte by byte with every step remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from agentree.errors import ConstraintError
 from agentree.runtime.constraint.machines import Body, End, Machine, Node, Plain
@@ -16,13 +16,16 @@ MOST_NODES = 2000
 MOST_POSITIONS = 100_000
 """Positions that are remembered; beyond, they are dropped and worked out again."""
 
+MOST_PASSING = 4000
+"""Of these, so many that only one text leads to: a full garbage collection looks at each of them."""
+
 _BLANKS = frozenset(b" \n\t\r")
 
 
 class Position:
     """Where a text stands. Positions that are alike are one object, as long as they are remembered."""
 
-    __slots__ = ("_bytes", "accepting", "after", "blanks", "nodes", "owner", "run", "w")
+    __slots__ = ("_bytes", "accepting", "after", "blanks", "nodes", "owner", "passing", "run", "w")
 
     def __init__(self, owner: "Positions", nodes: frozenset[Node], blanks: int) -> None:
         self.owner = owner
@@ -31,6 +34,8 @@ class Position:
         self.after: dict[int, Position | None] = {}
         self.accepting = any(n.accepting for n in nodes)
         """The text may end here."""
+        self.passing = any(n.machine.keeps_text for n in nodes)
+        """Hardly any other text leads here."""
         self.w = min((n.w for n in nodes), key=len)
         """The shortest rest of the text."""
         self._bytes: bytes | None = None
@@ -43,6 +48,8 @@ class Position:
             return self.after[byte]
         except KeyError:
             found = self.after[byte] = self.owner.stepped(self, byte)
+            if found is not None and found.passing:
+                self.owner.links.append((self, byte))
             return found
 
     @property
@@ -131,6 +138,9 @@ class Positions:
     ) -> None:
         self.begin = begin
         self._known: dict[tuple[frozenset[Node], int], Position] = {}
+        self._passing: dict[tuple[frozenset[Node], int], Position] = {}
+        self.links: list[tuple[Position, int]] = []
+        """Positions with the bytes by which they lead to passing ones."""
         self._end = End()
         self._bottom = self._end.node(0, None)
         finish = self._end.node(1, self._bottom)
@@ -146,7 +156,7 @@ class Positions:
     def at(self, nodes: frozenset[Node], blanks: int) -> Position:
         """The position of a set of nodes."""
         key = (nodes, blanks)
-        found = self._known.get(key)
+        found = self._known.get(key) or self._passing.get(key)
         if found is None:
             if len(nodes) > MOST_NODES:
                 raise ConstraintError(
@@ -155,15 +165,32 @@ class Positions:
                 )
             if len(self._known) > MOST_POSITIONS:
                 self._forget()
-            found = self._known[key] = Position(self, nodes, blanks)
+            found = Position(self, nodes, blanks)
+            (self._passing if found.passing else self._known)[key] = found
         return found
+
+    def tidy(self) -> None:
+        """Lets go of passing positions where there are many. Those in use stay valid."""
+        if len(self._passing) <= MOST_PASSING:
+            return
+        for position, byte in self.links:
+            position.after.pop(byte, None)
+        self.links.clear()
+        self._passing.clear()
+        for machine in self._machines():
+            if machine.keeps_text:
+                machine.forget()
+
+    def _machines(self) -> Iterable[Machine]:
+        return () if self._structure is None else self._structure.machines()
 
     def _forget(self) -> None:
         self._known.clear()
+        self._passing.clear()
+        self.links.clear()
         self.start.after.clear()
         self.start.run = None
-        machines: list[Machine] = [] if self._structure is None else list(self._structure.machines())
-        for machine in machines:
+        for machine in self._machines():
             machine.forget()
 
     def stepped(self, position: Position, byte: int) -> Position | None:

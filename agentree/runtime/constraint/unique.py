@@ -5,8 +5,9 @@ differs from them if its text does, and it can still come to differ if from wher
 elsewhere.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from agentree.runtime.constraint.lists import ArrayForm, ListTails
@@ -30,6 +31,7 @@ class UniqueItem(Machine):
     """Inside an item: a walk of its own, whose text is kept. Its parent is that of the array."""
 
     deepens = 1
+    keeps_text = True
 
     def __init__(self, owner: "UniqueArrayMachine") -> None:
         super().__init__()
@@ -88,6 +90,7 @@ class UniqueArrayMachine(Machine):
     """Phases: `[` read; an item read; inside the separator; before an item after a separator."""
 
     deepens = 1
+    keeps_text = True
 
     def __init__(self, structure: "Structure", form: ArrayForm) -> None:
         super().__init__()
@@ -102,6 +105,12 @@ class UniqueArrayMachine(Machine):
         self._items = UniqueItem(self)
         self._different: dict[tuple[Node, bytes, Seen], bytes | None] = {}
         self._values: dict[Node, OtherValues] = {}
+
+    def forget(self) -> None:
+        """Also inside of items."""
+        super().forget()
+        self._items.forget()
+        self._different.clear()
 
     def enough(self, count: int) -> bool:
         """Whether the array may end after so many items."""
@@ -119,18 +128,18 @@ class UniqueArrayMachine(Machine):
             self._different[key] = next((rest for rest, _ in OtherValues([node]).beside(rests)), None)
         return self._different[key]
 
-    def _other(self, start: Node, seen: Container[bytes]) -> bytes | None:
-        """As `different`, of a whole item."""
+    def _others(self, start: Node, seen: Container[bytes]) -> Iterator[bytes]:
+        """Texts of whole items that differ from those seen, the shorter ones first."""
         if start not in self._values:
             if len(self._values) > 1000:
                 self._values.clear()
             self._values[start] = OtherValues([start])
-        return next((text for text, _ in self._values[start].beside(seen)), None)
+        return (text for text, _ in self._values[start].beside(seen))
 
     def _next(self, index: int, seen: Seen) -> Node | None:
         """The position before the next item, None if there can be none."""
         start = self._start(index)
-        return None if start is None or self._other(start, seen) is None else start
+        return None if start is None or next(self._others(start, seen), None) is None else start
 
     def _start(self, index: int) -> Node | None:
         form, grammar = self._form, self._structure.grammar
@@ -168,21 +177,28 @@ class UniqueArrayMachine(Machine):
     def ending(self, state: UniqueState) -> bytes:
         """The fewest items and the bracket."""
         phase, index, seen, at = state
-        out: list[bytes] = []
-        taken = set(seen)
-        while index < self._form.low or (phase in ",i" and not out):
-            self._structure.grammar.book.tick()
-            start = self._start(index)
-            text = None if start is None else self._other(start, taken)
-            if text is None:
-                break
-            out.append(self._comma + text)
-            taken.add(text)
-            index += 1
-        rest = b"".join(out) + b"]"
+        texts = self._following(index, seen, max(self._form.low - index, int(phase in ",i")))
         if phase == "[":
-            return rest.removeprefix(self._comma)
-        return rest[at:]
+            return self._comma.join(texts) + b"]"
+        return self._comma.join((b"", *texts))[at:] + b"]"
+
+    def _following(self, index: int, seen: Seen, count: int) -> list[bytes]:
+        """So many more items, each the shortest that differs from those before, or as many as there are."""
+        self._structure.grammar.book.tick()
+        taken = set(seen)
+        texts: list[bytes] = []
+        while len(texts) < count:
+            start = self._start(index + len(texts))
+            if start is None:
+                break
+            # From the last place of its own on, items are of one set, which tells its texts apart itself.
+            alike = index + len(texts) >= len(self._form.shape.prefix)
+            found = list(islice(self._others(start, taken), count - len(texts) if alike else 1))
+            if not found:
+                break
+            texts += found
+            taken.update(found)
+        return texts
 
     def candidates(self, state: UniqueState) -> Iterable[int]:
         """Brackets, commas, or first bytes of values."""

@@ -75,7 +75,7 @@ def walk(trie: Trie, start: Position) -> list[Reached]:
         else:
             pairs = list(kids.items())
         for byte, child in pairs:
-            target = after[byte] if byte in after else here.step(byte)
+            target = after.get(byte) or here.step(byte)
             if target is None:
                 continue
             ids_here = trie.others[child] if taken else trie.ids[child]
