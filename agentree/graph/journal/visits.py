@@ -157,9 +157,7 @@ class Keeper:
     def end(self, visit: "Visit", node: NodeSpec, base: "Transcript | None") -> None:
         """A visit has ended. Raises JournalError if its output or the state can't be stored."""
         task, where = visit.task, f"node {node.name!r}"
-        state, parts = self._changed_state()
-        output = self.journal.write(task.value, where, base, parts)
-        body: dict[str, Any] = {"output": output, "trunk": task.trunk, **state}
+        body = {**self._output(task.value, where, base), "trunk": task.trunk}
         if task.transcript is not base and task.transcript is not None:
             body["transcript"] = _stored(task.transcript, base)
         forgotten = self.journal.generations.forgotten(visit.path)
@@ -180,6 +178,16 @@ class Keeper:
     def failed(self, path: str, node: NodeSpec, error: str) -> None:
         """A visit ended without an output."""
         self.journal.log.note("node failed", path, node=node.name, error=error)
+
+    def _output(self, value: Any, where: str, base: "Transcript | None") -> dict[str, Any]:
+        """What a visit gave, and the state if it has changed, as a fact holds them."""
+        before = self._state
+        state, parts = self._changed_state()
+        try:
+            return {"output": self.journal.write(value, where, base, parts), **state}
+        except JournalError:
+            self._state = before  # it is not written either
+            raise
 
     def _changed_state(self) -> tuple[dict[str, Any], Parts]:
         """The state, if it is not as it was written last, and what other values may share with it."""
