@@ -62,6 +62,7 @@ def test_where_names_models_only(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AGENTREE_HOME", str(tmp_path))
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     (tmp_path / "models" / "half.partial").mkdir(parents=True)
     if name:
         assert main(["models", "where", name]) == 1
@@ -76,6 +77,7 @@ def test_a_damaged_manifest_is_listed_as_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AGENTREE_HOME", str(tmp_path))
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     folder = tmp_path / "models" / "mine-0123"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{")

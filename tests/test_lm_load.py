@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("AGENTREE_CHECK", "1")
     monkeypatch.setenv("AGENTREE_HOME", str(tmp_path))
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     yield
 
 

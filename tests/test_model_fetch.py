@@ -64,6 +64,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Entry, Path]:
 def entry(published: tuple[Entry, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     """The entry, with an empty cache folder and pip confined to the local index."""
     monkeypatch.setenv("AGENTREE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(published[1]))
     return published[0]

@@ -21,6 +21,7 @@ from tests.tiny_models import tiny_llama
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AGENTREE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     return tiny_llama(tmp_path)
 
 

@@ -256,6 +256,7 @@ def test_a_value_that_is_no_number_is_named(tmp_path: Path, kind: Kind, value: f
 
 def test_a_path_is_converted_once_per_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTREE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENTREE_KERNELS", "torch")
     path = write_gguf(tiny_llama(tmp_path), tmp_path / "model.gguf")
     steps: list[int] = []
     first = resolve(path, progress=lambda step: steps.append(step.done))
