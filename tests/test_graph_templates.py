@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from agentree.errors import ConstraintError, GraphError, InvalidArgument, LimitReached
 from agentree.events import STOPPED, NodeEnded, ToolStarted
-from agentree.graph import Graph, Limits, best_of_n, collect, map_reduce, react, tree_of_thought
+from agentree.graph import Graph, Limits, Program, best_of_n, collect, map_reduce, react, tree_of_thought
 from agentree.graph.clip import clip_tokens
 from agentree.graph.final import final_outline, final_turn
 from agentree.graph.worked import MOST, worked_turns
@@ -271,6 +271,17 @@ async def test_best_of_n_takes_the_majority() -> None:
         prompt = len(run.transcript) - len("sun")
         # Three samples over one prompt: computed once, and the siblings share its last row.
         assert lm.stats().computed_tokens == prompt
+
+
+async def test_outputs_that_are_no_classes() -> None:
+    verdict: Program[None, str, Literal["yes", "no"]] = best_of_n(output=Literal["yes", "no"], n=2)
+    either = react(tools=[calculator], output=Literal["yes", "no"] | int)
+    notes = map_reduce(item=Literal["+", "-"], output=Literal["good", "bad"] | None)
+    script = {"attempt": "yes", "think": final_answer(7), "read": "+", "combine": None}
+    async with ScriptedRuntime(script) as lm:
+        assert await verdict.run("?", lm=lm) == "yes"
+        assert await either.run("?", lm=lm) == 7
+        assert await notes.run(["a", "b"], lm=lm) is None
 
 
 async def test_best_of_n_takes_what_the_user_picks() -> None:

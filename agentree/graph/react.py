@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar
 
@@ -32,6 +32,28 @@ MAX_TOKENS = 512
 """Longest turn of the model, in tokens."""
 
 
+@overload
+def react(
+    *,
+    tools: Sequence[Tool[..., Any]],
+    output: type[T],
+    instructions: str = INSTRUCTIONS,
+    examples: Sequence[Message] = (),
+    parallel: bool = False,
+    limits: Limits = LIMITS,
+    name: str = "react",
+) -> "Program[None, str, T]": ...
+@overload
+def react(
+    *,
+    tools: Sequence[Tool[..., Any]],
+    output: Any,
+    instructions: str = INSTRUCTIONS,
+    examples: Sequence[Message] = (),
+    parallel: bool = False,
+    limits: Limits = LIMITS,
+    name: str = "react",
+) -> "Program[None, str, Any]": ...
 def react(
     *,
     tools: Sequence[Tool[..., Any]],
@@ -46,7 +68,8 @@ def react(
 
     Args:
         tools: What it may call.
-        output: Type of the answer; it is forced, like the calls.
+        output: Type of the answer; it is forced, like the calls. Of a form that is no class, such as
+            `Literal["yes", "no"]`, what the program gives is written for a type checker as for `best_of_n`.
         instructions: What it is told first.
         examples: Worked turns for the static prefix (`user`, `tool_call`, `tool_result`, `assistant`).
             Without any, short ones are made of the tools' schemas.

@@ -1,7 +1,7 @@
 """Templates without tools: the best of several answers, and many texts to one result."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -25,6 +25,24 @@ MAX_TOKENS = 256
 """Longest answer, in tokens."""
 
 
+@overload
+def best_of_n(
+    *,
+    output: type[T],
+    n: int = 5,
+    instructions: str = "",
+    pick: Callable[[Sequence[T]], T] | None = None,
+    name: str = "best_of_n",
+) -> "Program[None, str, T]": ...
+@overload
+def best_of_n(
+    *,
+    output: Any,
+    n: int = 5,
+    instructions: str = "",
+    pick: Callable[[Sequence[Any]], Any] | None = None,
+    name: str = "best_of_n",
+) -> "Program[None, str, Any]": ...
 def best_of_n(
     *,
     output: type[T],
@@ -36,7 +54,8 @@ def best_of_n(
     """Ask once, answer `n` times, go on with one answer.
 
     Args:
-        output: Type of the answer; it is forced.
+        output: Type of the answer; it is forced. A type checker infers that of a class; write that of another
+            form: `p: Program[None, str, Literal["yes", "no"]] = best_of_n(output=Literal["yes", "no"])`.
         n: How many answers are sampled, on branches of one transcript.
         instructions: What the model is told first.
         pick: Takes one of the values. Without it, the most frequent value wins, and among equals the one that
@@ -81,6 +100,24 @@ def _favourite(values: Sequence[Any], logprobs: Sequence[float | None]) -> int:
     return -max(order)[2]
 
 
+@overload
+def map_reduce(
+    *,
+    item: Any,
+    output: type[U],
+    instructions: str = READ,
+    parallel: int = 8,
+    name: str = "map_reduce",
+) -> "Program[None, Sequence[str], U]": ...
+@overload
+def map_reduce(
+    *,
+    item: Any,
+    output: Any,
+    instructions: str = READ,
+    parallel: int = 8,
+    name: str = "map_reduce",
+) -> "Program[None, Sequence[str], Any]": ...
 def map_reduce(
     *,
     item: type[T],
@@ -93,7 +130,8 @@ def map_reduce(
 
     Args:
         item: What each text becomes; it is forced.
-        output: Type of the result; it is forced.
+        output: Type of the result; it is forced. Of a form that is no class, such as `Literal["yes", "no"]`,
+            what the program gives has to be written for a type checker, as for `best_of_n`.
         instructions: What the model is told first, for each text and for the result: one shared prefix.
         parallel: So many texts at a time.
         name: Of the program; where another program calls it, traces and plans show it.

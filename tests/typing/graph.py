@@ -1,7 +1,8 @@
 """What pyright must infer of graphs, and what it must refuse; checked by `pyright`, never run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
 
@@ -14,8 +15,10 @@ from agentree.graph import (
     Run,
     Selector,
     best,
+    best_of_n,
     collect,
     first,
+    map_reduce,
     react,
     top,
     vote,
@@ -105,6 +108,19 @@ def length(draft: Draft) -> float:
 assert_type(best(length), Selector[Draft])
 assert_type(g.compile(limits=Limits(turns=3)), Program[Count, str, str])
 assert_type(react(tools=[look], output=Draft), Program[None, str, Draft])
+assert_type(best_of_n(output=Draft), Program[None, str, Draft])
+assert_type(best_of_n(output=int, pick=max), Program[None, str, int])
+assert_type(map_reduce(item=Grade, output=Draft), Program[None, Sequence[str], Draft])
+
+# No class: nothing is inferred of these, what is written holds.
+verdicts: Program[None, str, Literal["yes", "no"]] = best_of_n(output=Literal["yes", "no"])
+either: Program[None, str, Draft | Grade] = react(tools=[look], output=Draft | Grade)
+notes: Program[None, Sequence[str], Literal["good", "bad"]] = map_reduce(
+    item=Literal["+", "-"], output=Literal["good", "bad"]
+)
+assert_type(map_reduce(item=Literal["+", "-"], output=Draft), Program[None, Sequence[str], Draft])
+assert_type(best_of_n(output=Literal["yes", "no"]), Program[None, str, Any])
+
 assert_type(g.call(react(tools=[look], output=Draft)), Node[Count, str, Draft])
 
 
