@@ -185,7 +185,7 @@ def test_options_of_a_step_that_make_no_sense(options: dict[str, Any], said: str
 
 
 def to_react() -> None:
-    react(tools=look, output=str)  # pyright: ignore[reportArgumentType]
+    react(tools=look, output=str)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def to_llm() -> None:
