@@ -20,7 +20,7 @@ PATTERNS = (r"yes|no", r"\{\"n\": [0-9]{1,3}\}", r"The answer is 391\.", r"[ab]{
 class Free(Costs):
     """As if a guess cost nothing."""
 
-    def worth(self, rows: int) -> float:
+    def worth(self, rows: int, queries: int = 1) -> float:
         return 1e-9
 
 

@@ -59,12 +59,24 @@ def test_following_is_a_text_of_the_tree(texts: list[list[int]], start: list[int
 def test_costs_are_fitted_to_what_was_seen() -> None:
     costs = Costs()
     rng = random.Random(0)
-    for _ in range(200):
-        queries = rng.randint(1, 20)
-        costs.observe(queries, 0.02 + 0.004 * queries)
-    assert costs.ratio == pytest.approx(5.0, rel=0.01)
-    assert costs.worth(1) == pytest.approx(1 - 0.5 * 5 / 6, rel=0.01)
-    assert costs.worth(1) < costs.worth(8) < 1
+    for _ in range(256):
+        rows = rng.randint(1, 8)
+        queries = rows + rng.randint(0, 8)
+        costs.observe(rows, queries, 0.02 + 0.004 * rows + 0.002 * queries)
+    assert costs.fixed / costs.query == pytest.approx(10, rel=0.2)
+    assert costs.row / costs.query == pytest.approx(2, rel=0.2)
+    assert costs.worth(1) <= costs.worth(8) < costs.worth(8, 3) < costs.worth(16, 3) < 1
+
+
+def test_costs_of_rows_and_guesses_are_told_apart_only_once_there_were_guesses() -> None:
+    costs, believed = Costs(), Costs()
+    for rows in (1, 2, 4, 8) * 64:
+        costs.observe(rows, rows, 8.0 + 2.0 * rows)
+    assert costs.row == pytest.approx(costs.query, rel=0.1)
+    assert costs.worth(4) == pytest.approx(believed.worth(4), rel=0.1)
+    for _ in range(64):
+        costs.observe(100, 700, 1.0)  # prefill
+    assert costs.worth(4) == pytest.approx(believed.worth(4), rel=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +92,7 @@ def eager(engine: Engine) -> Engine:
 
 
 class Always(Costs):
-    def worth(self, rows: int) -> float:
+    def worth(self, rows: int, queries: int = 1) -> float:
         return 1e-9
 
 
@@ -150,7 +162,7 @@ def test_guesses_stop_where_they_are_never_right(folder: Path) -> None:
     ask = Request(prompt=prompt, max_tokens=200, sampling=Sampling(temperature=2.0, seed=3))
     with engine_over(load(folder)) as engine:
         assert engine._speculator is not None
-        engine._speculator.costs.observe = lambda queries, seconds: None
+        engine._speculator.costs.observe = lambda rows, queries, seconds: None
         run(engine, ask)
         stats = engine.stats()
     assert stats.guessed_tokens < 60
@@ -158,7 +170,7 @@ def test_guesses_stop_where_they_are_never_right(folder: Path) -> None:
 
 def test_nothing_is_guessed_where_a_query_costs_as_much_as_a_forward(folder: Path) -> None:
     class Never(Costs):
-        def worth(self, rows: int) -> float:
+        def worth(self, rows: int, queries: int = 1) -> float:
             return 1.0
 
     ask = Request(prompt=(5, 9, 11, 40, 8) * 3, max_tokens=40)

@@ -268,7 +268,7 @@ class Engine:
                 began = self._clock()
                 logits = self._model.decoder.forward(batch, self._model.kv).cpu().numpy()
                 if self._speculator is not None:
-                    self._speculator.costs.observe(step.queries, self._clock() - began)
+                    self._speculator.costs.observe(len(batch.rows), step.queries, self._clock() - began)
                 self._reporter.counters.forward_passes += 1
             except Exception as error:
                 # A running request outside this batch may stand on nodes that were published for it.

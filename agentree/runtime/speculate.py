@@ -7,9 +7,8 @@ each token as it would have been drawn without the guess, by (seed, position), s
 but how many forwards it takes.
 """
 
-import math
+from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -30,17 +29,23 @@ PRIOR = 0.6
 """How likely the first guess of all is taken to be right."""
 RATE = 0.1
 """Weight of the last guess in what is expected of the next."""
-RECOVERY = 0.02
-"""How fast a sequence that stopped guessing comes back to what others get: it tries again now and then."""
+RECOVERY = 0.005
+"""How fast a sequence that makes no guesses comes back to PRIOR: it tries again now and then."""
+DOUBT = 0.05
+"""How far what is expected of all goes back to PRIOR with each new sequence."""
 
-LEAST, GREATEST = 1.0, 200.0
-"""Bounds of what is believed of the costs of a forward."""
+LEAST = 0.25
+"""Odds below which nothing is guessed, however cheap: what is expected of so few guesses is mostly error."""
 CREDIT = 0.5
-"""The more queries, the more a forward is bound by arithmetic: what looks fixed at few is not so at many."""
+"""A forward takes place for the slowest of its rows: when one is through early, part of its share stays."""
 FEW = 64
 """Forwards of more queries prefill, and tell nothing of what a guess costs."""
-SMOOTH = 0.05
-"""Weight of the last fit in what is believed."""
+SHAPE = (8.0, 1.0, 1.0)
+"""What is believed of the costs of a forward before any was seen: fixed, of each row, of each query."""
+FIRM = 100.0
+"""How many forwards that belief counts for where they tell nothing, as of rows of one query each."""
+WINDOW, OFTEN = 256, 16
+"""Forwards that costs are fitted to, and those between two fits."""
 
 
 class Known(Protocol):
@@ -51,47 +56,47 @@ class Known(Protocol):
         ...
 
 
-@dataclass
 class Costs:
-    """What a forward costs by its number of queries: `fixed + each * queries`, fitted to what was seen.
+    """What a forward costs: `fixed + row * rows + query * queries`, by least squares over those of late.
 
-    Only the ratio counts, so that a machine that slows down altogether changes nothing.
+    Each row reads its own context, so that a guess, one more query of a row, costs less than a row does. Only
+    ratios count: a machine that slows down altogether changes nothing.
     """
 
-    ratio: float = 3.0
-    """fixed / each: a forward costs as much as so many queries before its first one."""
-    _n: float = 0.0
-    _x: float = 0.0
-    _y: float = 0.0
-    _xx: float = 0.0
-    _xy: float = 0.0
+    def __init__(self) -> None:
+        self.fixed, self.row, self.query = SHAPE
+        self._seen = deque[tuple[int, int, float]](maxlen=WINDOW)
+        self._new = 0
 
-    def observe(self, queries: int, seconds: float) -> None:
-        """A forward of so many queries took so long. Old ones are forgotten over some 100 forwards."""
+    def observe(self, rows: int, queries: int, seconds: float) -> None:
+        """A forward of so many rows, with so many queries in all, took so long."""
         if queries > FEW:
             return
-        keep = 0.99
-        self._n = keep * self._n + 1
-        self._x = keep * self._x + queries
-        self._y = keep * self._y + seconds
-        self._xx = keep * self._xx + queries * queries
-        self._xy = keep * self._xy + queries * seconds
-        spread = self._xx / self._n - (self._x / self._n) ** 2
-        if self._n < 8 or spread < 1:
-            return
-        each = (self._xy / self._n - self._x * self._y / self._n**2) / spread
-        fixed = (self._y - each * self._x) / self._n
-        fitted = min(max(fixed / each, LEAST), GREATEST) if each > 0 else GREATEST
-        # Where others use the machine too, one fit tells little.
-        self.ratio += (fitted - self.ratio) * SMOOTH
+        self._seen.append((rows, queries, seconds))
+        self._new += 1
+        if self._new >= OFTEN:
+            self._new = 0
+            self._fit()
 
-    def worth(self, rows: int) -> float:
+    def _fit(self) -> None:
+        rows, queries, seconds = np.array(self._seen).T
+        features = np.stack([np.ones_like(rows), rows, queries], axis=1)
+        unit = float(seconds.sum() / (features @ SHAPE).sum())
+        firm = np.diag(np.sqrt((1.0, FIRM, FIRM)))
+        fitted = np.linalg.lstsq(
+            np.concatenate([features, firm]), np.concatenate([seconds, firm @ SHAPE * unit]), rcond=None
+        )[0]
+        self.fixed, self.row, self.query = np.maximum(fitted / unit, (0.0, 0.0, 0.1)).tolist()
+
+    def worth(self, rows: int, queries: int = 1) -> float:
         """How likely a guess must be right to pay, while so many sequences decode.
 
-        A right guess saves one row of a later forward, with its share of what is fixed; every guess costs
-        one query. Of the share that a straight line calls fixed, CREDIT is counted.
+        A right one saves a row of a later forward, and CREDIT of its share of what is fixed where others run
+        beside it; a wrong one has cost its `queries`, which are 1 and as many as are forced after it.
         """
-        return 1 - CREDIT * self.ratio / (self.ratio + max(rows, 1))
+        share = CREDIT / rows if rows > 1 else 1.0
+        lost, saved = queries * self.query, self.row + share * self.fixed
+        return max(LEAST, lost / (lost + saved))
 
 
 class Speculator:
@@ -114,17 +119,17 @@ class Speculator:
             room: Most tokens that the forward and the pool have room for.
         """
         if sequence.odds is None:
+            self._odds += (PRIOR - self._odds) * DOUBT
             sequence.odds = self._odds
-        most = self._length(sequence.odds, rows)
         # The last token that may be generated goes through no forward.
         room = min(room, sequence.request.max_tokens - sequence.generated - 1)
-        if most < 1 or room < 1:
-            sequence.odds += (self._odds - sequence.odds) * RECOVERY
+        if room < 1 or sequence.odds <= self.costs.worth(rows):
+            sequence.odds += (PRIOR - sequence.odds) * RECOVERY
             return 0
         guesses = self._guess(sequence, 2 * MOST)
         if not len(guesses):
             return 0
-        return self._write(sequence, guesses.tolist(), most, room)
+        return self._write(sequence, guesses.tolist(), rows, room)
 
     def learn(self, sequence: Sequence, right: int, wrong: bool) -> None:
         """So many sampled tokens were as guessed, and then one was not, or none was left."""
@@ -134,28 +139,25 @@ class Speculator:
             self._odds += (hit - self._odds) * RATE / 4
         sequence.odds = odds
 
-    def _length(self, odds: float, rows: int) -> int:
-        """The longest guess whose last token still pays: it is right if all before it are."""
-        worth = self.costs.worth(rows)
-        if odds <= worth:
-            return 0
-        return min(MOST, int(math.log(worth) / math.log(min(odds, 0.999))))
-
     def _guess(self, sequence: Sequence, n: int) -> Ids:
         ids = sequence.ids[: sequence.length]
         before = self._known.following(ids, sequence.request.namespace, n)
         return before if len(before) else lookup(ids, n)
 
-    def _write(self, sequence: Sequence, given: list[int], most: int, room: int) -> int:
-        """Append guesses as far as they are legal, with the runs that are forced after each."""
+    def _write(self, sequence: Sequence, given: list[int], rows: int, room: int) -> int:
+        """Append guesses as far as they are legal and pay, with the runs that are forced after each."""
+        odds = PRIOR if sequence.odds is None else sequence.odds
         matcher = sequence.matcher.copy() if sequence.matcher is not None else None
         begin, at, chosen = sequence.length, 0, 0
-        while at < min(len(given), room) and chosen < most:
+        while at < min(len(given), room) and chosen < MOST:
             token = given[at]
             forced = self._forced_after(sequence, matcher, token)
             if forced is None:
                 break
             run = [token, *forced][: room - at]
+            # It is right if all before it are.
+            if odds ** (chosen + 1) <= self.costs.worth(rows, len(run)):
+                break
             sequence.ids[begin + at : begin + at + len(run)] = run
             follows = given[at : at + len(run)] == run
             at, chosen = at + len(run), chosen + 1
