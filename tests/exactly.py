@@ -6,11 +6,16 @@ and the same object.
 
 import datetime
 import struct
+import types
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Sequence
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
+
+_FORMS: tuple[Any, ...] = (types.GenericAlias, type(Sequence[int]), type(Generic[TypeVar("T")]))
+"""Of these Python itself remembers more than they say."""
 
 
 def difference(a: Any, b: Any) -> str | None:
@@ -23,6 +28,8 @@ def _different(a: Any, b: Any, at: str, to_b: dict[int, Any], to_a: dict[int, An
         return f"{at}: {type(a)} and {type(b)}"
     if _is(a, Enum):
         return None if a is b else f"{at}: {a!r} and {b!r}"
+    if _is(a, *_FORMS):
+        return None if a == b and repr(a) == repr(b) else f"{at}: {a!r} and {b!r}"
     if a is None or _is(a, bool):
         return None if a is b else f"{at}: {a!r} and {b!r}"
     if not _is(a, tuple, frozenset) or hasattr(a, "__dict__"):

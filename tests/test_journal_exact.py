@@ -344,6 +344,10 @@ def grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(slim, inner, inner),
         st.builds(derived, inner, inner),
         inner.map(Box),
+        inner.map(Box[int]),
+        inner.map(Box[dict[str, Point | None]]),
+        inner.map(Box["list[Point]"]),
+        dicts.map(OrderedDict[Any, Any]),
         st.builds(
             model, inner, inner, inner, st.dictionaries(st.sampled_from(["x", "y"]), inner, max_size=2)
         ),
@@ -435,6 +439,10 @@ class Wild(enum.Enum):
     A = 1
 
 
+def anything(value: Any) -> Any:
+    return value
+
+
 def deep(levels: int) -> Any:
     found: Any = 1
     for _ in range(levels):
@@ -462,6 +470,10 @@ REFUSED: list[tuple[Any, str]] = [
     (model(1, 2, Client(), {}), r"at Model\.hidden"),
     (deep(5000), "nested more than"),
     (iter([1]), "type list_iterator"),
+    (
+        Box[Client](anything(1)),
+        r"an instance of .*Box\[.*Client\], at Box\.__orig_class__: make it of the class itself",
+    ),
     ({"k" * 1000: Client()}, r"at dict\['kkkkk[^ ]{1,90}…: use"),
     (place("x", more=1), "a value of type Place: it would come back from JSON as another one"),
 ]
@@ -469,7 +481,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "why"), REFUSED, ids=[why[:30] for _, why in REFUSED])
 def test_what_would_not_come_back_is_refused_by_name(value: Any, why: str) -> None:
-    values = Values([("a", Bare), ("b", Model), ("c", Wild), ("d", Place)])
+    values = Values([("a", Bare), ("b", Model), ("c", Wild), ("d", Place), ("e", Box)])
     with pytest.raises(Unstorable, match=why):
         values.write(value)
 

@@ -2,6 +2,9 @@
 
 import enum
 import re
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +17,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, computed_fiel
 
 from agentree.errors import GraphError, JournalError
 from agentree.graph import Ctx, Graph, Program
+from agentree.graph.journal.unstorable import Unstorable
+from agentree.graph.journal.values import Values
+from agentree.graph.journal.writing import DEEPEST
 from agentree.messages import Message, user
 from agentree.testing import ScriptedRuntime
 
@@ -211,3 +217,57 @@ async def test_types_that_changed_are_read_as_far_as_they_fit(journal: Path) -> 
         with pytest.raises(JournalError, match=r"type Box whose 'x' .*now"):
             await resumed("c", boxes("Box", x=(str,)), changed="accept")
         assert (await resumed("d", boxes("Box", x=(float,)), changed="accept")).x == 1
+
+
+@dataclass
+class Deep:
+    inner: Any = None
+
+
+async def test_the_deepest_values_are_read_wherever_they_were_written(journal: Path) -> None:
+    def nested(levels: int, wrap: Callable[[Any], Any]) -> Any:
+        found: Any = 1
+        for _ in range(levels):
+            found = wrap(found)
+        return found
+
+    wraps: list[Callable[[Any], Any]] = [
+        Deep,
+        lambda value: [value],
+        lambda value: {"a": value},
+        lambda value: {1: value},
+        lambda value: (value,),
+        lambda value: OrderedDict({"a": value}),
+        lambda value: deque([value]),
+    ]
+    async with ScriptedRuntime({}) as lm:
+        for i, wrap in enumerate(wraps):
+            seen: list[Any] = []
+            value = nested(DEEPEST, wrap)
+            with pytest.raises(Stop):
+                await relay(Any | Deep, value, seen).run("x", lm=lm, journal=journal, run_id=f"r{i}")
+            await relay(Any | Deep, value, seen).resume(f"r{i}", lm=lm, journal=journal)
+            assert type(seen[1]) is type(value)
+            deeper = nested(DEEPEST + 1, wrap)
+            with pytest.raises(JournalError, match=f"nested more than {DEEPEST} levels deep"):
+                await relay(Any | Deep, deeper, seen).run("x", lm=lm, journal=journal)
+
+
+async def test_where_the_stack_ends_a_value_is_refused(journal: Path) -> None:
+    def called_deep(levels: int, call: Callable[[], Any]) -> Any:
+        return call() if levels == 0 else called_deep(levels - 1, call)
+
+    values = Values([("a", Deep)])
+    value: Any = Deep()
+    for _ in range(90):
+        value = Deep(value)
+    written = values.write(value)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(500)
+    try:
+        with pytest.raises(Unstorable, match="a deep value of type Deep: little is left"):
+            called_deep(200, lambda: values.write(value))
+        with pytest.raises(Unstorable, match="a deep value: little is left"):
+            called_deep(200, lambda: values.read(written, empty=None))
+    finally:
+        sys.setrecursionlimit(limit)

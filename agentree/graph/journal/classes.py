@@ -51,6 +51,7 @@ from agentree.graph.journal.attributes import (
     resolved,
     slots,
 )
+from agentree.graph.journal.forms import Forms
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD
 from agentree.graph.journal.unstorable import Unstorable
 from agentree.lm.generation import Generation
@@ -86,6 +87,7 @@ class Classes:
         self._adapters: dict[type, TypeAdapter[Any]] = {}
         self._slots: dict[type, tuple[tuple[str, Any], ...]] = {}
         self._declared: frozenset[type] | None = None
+        self.forms = Forms(lambda cls: self.name(cls, None), self.named)
         for cls in _KNOWN:
             self._add(cls)
         for where, form in forms:

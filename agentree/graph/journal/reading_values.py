@@ -82,6 +82,8 @@ class Reader:
                 return self._objects[v]
             case "of the state":
                 return self._state().objects[v]
+            case "form":
+                return self._classes.forms.read(v)
             case "member":
                 return cast("Any", self._classes.named(found["of"])).__members__[v]
             case "flag":

@@ -18,6 +18,8 @@ from agentree.tools import Tool
 if TYPE_CHECKING:
     from agentree.lm import Transcript
 
+_DEEP = "little is left of Python's stack: call the program from a less deep place, or sys.setrecursionlimit"
+
 
 class Values:
     """The types of one program, and how their values are written.
@@ -51,6 +53,8 @@ class Values:
             return writer.write(value)
         except Unstorable as e:
             raise e.under(value.__class__.__name__) if e.at else e from None
+        except RecursionError as e:
+            raise Unstorable(f"a deep value of type {value.__class__.__name__}", _DEEP) from e
 
     def read(
         self,
@@ -68,6 +72,8 @@ class Values:
         """
         try:
             return self._reader(base, empty, state).read(data)
+        except RecursionError as e:
+            raise Unstorable("a deep value", _DEEP) from e
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
             raise Unstorable("a value that does not fit", f"its types have changed ({first_lines(e)})") from e
 

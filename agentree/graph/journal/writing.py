@@ -10,6 +10,7 @@ from agentree.graph.frozen import FrozenDict, FrozenList, FrozenSet
 from agentree.graph.journal.adapters import adapted
 from agentree.graph.journal.attributes import attributes, base_of, only_set
 from agentree.graph.journal.classes import Classes, is_transcript
+from agentree.graph.journal.forms import ALIASES
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD, is_text, plain
 from agentree.graph.journal.unstorable import Unstorable
 from agentree.lm.generation import Generation
@@ -18,7 +19,7 @@ from agentree.lm.stored import stored
 if TYPE_CHECKING:
     from agentree.lm import Transcript
 
-DEEPEST = 150
+DEEPEST = 100
 """Levels of a value: reading it must not need more of Python's stack than there is in another place."""
 IMMUTABLE = (tuple, frozenset, bytes, str, int, float, complex)
 """What has its content from its beginning: nothing in it can lead back to it."""
@@ -79,6 +80,8 @@ class Writer:
             return {"is": "frozenset", "v": self._items(_in_order(value))}
         if issubclass(cls, Enum):
             return self._member(cls, value)
+        if cls in ALIASES:
+            return {"is": "form", "v": self._classes.forms.write(value)}
         if cls is Generation:
             return {"is": "generation", "v": self._generation(value)}
         if is_transcript(cls):
