@@ -271,3 +271,43 @@ async def test_where_the_stack_ends_a_value_is_refused(journal: Path) -> None:
             called_deep(200, lambda: values.read(written, empty=None))
     finally:
         sys.setrecursionlimit(limit)
+
+
+@dataclass
+class Shape:
+    sides: int = 0
+
+
+@dataclass
+class Square(Shape):
+    length: float = 1.0
+
+
+@dataclass
+class Drawing:
+    shape: Shape | None = None
+    other: "Opaque | None" = None
+    again: "list[Opaque] | None" = None
+
+
+class Inner:
+    pass
+
+
+@dataclass
+class Opaque:
+    handle: Inner
+
+
+async def test_classes_that_only_values_name_do_not_change_the_program(journal: Path) -> None:
+    seen: list[Any] = []
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(Stop):
+            program = relay(Shape, Square(4, 2.0), seen, Drawing)
+            await program.run("x", lm=lm, state=Drawing(Square(4)), journal=journal, run_id="a")
+        await relay(Shape, Square(4, 2.0), seen, Drawing).resume("a", lm=lm, journal=journal)
+    assert seen == [Square(4, 2.0)] * 2
+
+
+def test_a_class_has_one_name_however_often_it_is_refused() -> None:
+    assert list(Values([("a", Drawing)]).described()) == ["Drawing", "Shape", "Opaque"]

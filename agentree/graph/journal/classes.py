@@ -109,10 +109,8 @@ class Classes:
         name = self._names.get(cls)
         if name is None:
             known = isinstance(value, BaseModel | Enum) or is_dataclass(value) or base_of(cls) is not None
-            way = "annotate what holds it with this type" if known else "use a dataclass, a model"
-            raise Unstorable(
-                f"a value of type {cls.__name__}, which no node declares", f"{way} or plain values"
-            )
+            way = "annotate what holds it with this type, or use" if known else "use a dataclass, a model or"
+            raise Unstorable(f"a value of type {cls.__name__}, which no node declares", f"{way} plain values")
         if name in self._twice and cls not in cast("frozenset[type]", self._declared):
             raise _several(name)
         return name
@@ -141,11 +139,16 @@ class Classes:
 
     def described(self) -> dict[str, Any]:
         """Each declared class in words: tells whether types have changed."""
-        return {name: self._description(cls) for name, cls in self._named.items() if cls not in _KNOWN}
+        return {name: self._description(cls) for name, cls in self._program_classes()}
 
     def fields(self) -> dict[str, list[str]]:
         """The fields of each declared class."""
-        return {name: field_names(cls) for name, cls in self._named.items() if cls not in _KNOWN}
+        return {name: field_names(cls) for name, cls in self._program_classes()}
+
+    def _program_classes(self) -> Iterator[tuple[str, type[Any]]]:
+        """Those that are declared: others are found with the values."""
+        declared = cast("frozenset[type]", self._declared)
+        return ((name, cls) for name, cls in self._named.items() if cls in declared and cls not in _KNOWN)
 
     def _description(self, cls: type[Any]) -> Any:
         if issubclass(cls, Enum):
@@ -243,6 +246,8 @@ class Classes:
 
     def _add(self, cls: type[Any]) -> None:
         name, n = cls.__qualname__, 1
+        if cls in self._names:
+            return
         if name in self._named and self._declared is not None:
             self._twice.add(name)
             self._names[cls] = name
