@@ -27,7 +27,7 @@ def choose_kernels(config: ModelConfig, *, progress: Report = ignore) -> Library
     """The compiled kernels, or None where torch is to compute this model.
 
     `AGENTREE_KERNELS` decides: "torch", "compiled", or "auto" (unset), which is compiled where that works.
-    They are built at first use, which takes some seconds.
+    They are built at first use, which takes some seconds; what `progress` raises ends that.
 
     Raises:
         InvalidArgument: the variable holds something else, or asks for kernels that can't be had here.
@@ -58,10 +58,10 @@ def fits(config: ModelConfig) -> bool:
 
 
 def _build(progress: Report) -> Library:
-    def starts() -> None:
+    def tick() -> None:
         progress(Step("compile", "kernels", 0, None, "layers"))
 
-    path = str(library(store.home() / "kernels", starts))
+    path = str(library(store.home() / "kernels", tick))
     opened = _opened(path)
     if isinstance(opened, str):
         raise NoKernels(opened)

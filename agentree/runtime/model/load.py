@@ -99,11 +99,12 @@ def load_model(
 
     with _remedied(folder), ThreadPoolExecutor(1, "agentree-load") as beside:
         config = read_config(folder.path)
-        # Packing weights leaves Python to others for most of the time.
-        building = beside.submit(build)
-        tokenizer = read_tokenizer(folder.path, config)
+        # Packing weights leaves Python to others for most of the time. It runs here and not there, so that
+        # Ctrl-C ends it, and a compiler too.
+        reading = beside.submit(read_tokenizer, folder.path, config)
+        decoder, storage, kernels = build()
+        tokenizer = reading.result()
         template = read_template(folder.path)
-        decoder, storage, kernels = building.result()
     slots = kv_tokens or default_slots(
         config, decoder.dtype.itemsize, where, gpu_memory_fraction=gpu_memory_fraction
     )

@@ -87,6 +87,7 @@ class Library:
     """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         loaded = ctypes.CDLL(str(path))
         self.pack = loaded.agentree_pack
         self.pack.argtypes = [c_void_p, c_int64, c_int64, c_int32, c_void_p]

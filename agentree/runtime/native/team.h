@@ -1,8 +1,10 @@
 // Threads that run one function together and meet at barriers.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -65,7 +67,7 @@ class Pool {
             job(0, alone);
             return;
         }
-        grow(wanted - 1);
+        wanted = std::min(wanted, 1 + grow(wanted - 1));
         Team team(wanted);
         {
             std::lock_guard<std::mutex> hold(state);
@@ -96,8 +98,13 @@ class Pool {
     }
 
   private:
-    void grow(int count) {
-        for (; workers < count; workers++) std::thread([this, member = workers + 1, from = generation] { serve(member, from); }).detach();
+    // How many there are then: the system may refuse to start more.
+    int grow(int count) {
+        try {
+            for (; workers < count; workers++) std::thread([this, member = workers + 1, from = generation] { serve(member, from); }).detach();
+        } catch (const std::system_error &) {
+        }
+        return workers;
     }
 
     void serve(int member, uint64_t seen) {
