@@ -159,7 +159,7 @@ async def settled(engine: EngineLike, inbox: Inbox) -> None:
     """
     done = anyio.Event()
     with anyio.CancelScope(shield=True):
-        engine.settle(lambda: inbox.put(done.set))
+        engine.acknowledge(lambda: inbox.put(done.set))
         await done.wait()
 
 

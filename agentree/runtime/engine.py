@@ -125,13 +125,13 @@ class Engine:
         """The run is over: end the leases of all owners named `run` or `run/...`."""
         self._post_quietly(lambda: self._forget(run))
 
-    def settle(self, done: Callable[[], None]) -> None:
+    def acknowledge(self, done: Callable[[], None]) -> None:
         """Have `done` called once everything that was asked for before is done and counted.
 
         Between two steps, on the engine thread; at once where the engine is closed.
         """
         try:
-            self.post(lambda: self._settle_up(done))
+            self.post(lambda: self._acknowledge(done))
         except RuntimeClosed:
             done()
 
@@ -297,7 +297,7 @@ class Engine:
             except Exception as error:
                 self._fail(sequence, error)
 
-    def _settle_up(self, done: Callable[[], None]) -> None:
+    def _acknowledge(self, done: Callable[[], None]) -> None:
         try:
             self._stats = self._reporter.after_step(idle=not self._busy)
         finally:
