@@ -104,7 +104,7 @@ class ScriptedEngine:
         for owner in [o for o in self.held if o == run or o.startswith(f"{run}/")]:
             del self.held[owner]
 
-    def settle(self, done: Callable[[], None]) -> None:
+    def acknowledge(self, done: Callable[[], None]) -> None:
         threading.Thread(target=done, daemon=True).start()
 
     def stats(self) -> EngineStats:

@@ -110,7 +110,7 @@ class ScriptedEngine:
             self._scheduler.waiting.forget(run)
             self._settle()
 
-    def settle(self, done: Callable[[], None]) -> None:
+    def acknowledge(self, done: Callable[[], None]) -> None:
         """Everything is done at once."""
         done()
 
