@@ -168,6 +168,16 @@ def test_guesses_stop_where_they_are_never_right(folder: Path) -> None:
     assert stats.guessed_tokens < 60
 
 
+def test_what_was_never_right_is_tried_again_by_those_who_come_later(folder: Path) -> None:
+    with engine_over(load(folder)) as engine:
+        assert engine._speculator is not None
+        engine._speculator._odds = 0.0
+        engine._speculator.costs.observe = lambda rows, queries, seconds: None
+        for ask in requests(3, n=12) * 2:
+            run(engine, ask)
+        assert engine.stats().confirmed_tokens > 0
+
+
 def test_nothing_is_guessed_where_a_query_costs_as_much_as_a_forward(folder: Path) -> None:
     class Never(Costs):
         def worth(self, rows: int, queries: int = 1) -> float:

@@ -29,10 +29,10 @@ PRIOR = 0.6
 """How likely the first guess of all is taken to be right."""
 RATE = 0.1
 """Weight of the last guess in what is expected of the next."""
-RECOVERY = 0.005
-"""How fast a sequence that makes no guesses comes back to PRIOR: it tries again now and then."""
-DOUBT = 0.05
-"""How far what is expected of all goes back to PRIOR with each new sequence."""
+RECOVERY = 0.002
+"""How fast hope rises in a sequence that makes no guesses: it tries again now and then."""
+HOPE = 0.05
+"""How far each new sequence hopes for more than the others found: text of another kind may begin."""
 
 LEAST = 0.25
 """Odds below which nothing is guessed, however cheap: what is expected of so few guesses is mostly error."""
@@ -44,7 +44,7 @@ SHAPE = (8.0, 1.0, 1.0)
 """What is believed of the costs of a forward before any was seen: fixed, of each row, of each query."""
 FIRM = 100.0
 """How many forwards that belief counts for where they tell nothing, as of rows of one query each."""
-WINDOW, OFTEN = 256, 16
+WINDOW, OFTEN = 256, 32
 """Forwards that costs are fitted to, and those between two fits."""
 
 
@@ -119,12 +119,12 @@ class Speculator:
             room: Most tokens that the forward and the pool have room for.
         """
         if sequence.odds is None:
-            self._odds += (PRIOR - self._odds) * DOUBT
+            self._odds += (1 - self._odds) * HOPE
             sequence.odds = self._odds
         # The last token that may be generated goes through no forward.
         room = min(room, sequence.request.max_tokens - sequence.generated - 1)
         if room < 1 or sequence.odds <= self.costs.worth(rows):
-            sequence.odds += (PRIOR - sequence.odds) * RECOVERY
+            sequence.odds += (1 - sequence.odds) * RECOVERY
             return 0
         guesses = self._guess(sequence, 2 * MOST)
         if not len(guesses):
