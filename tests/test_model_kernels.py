@@ -240,3 +240,40 @@ print(torch.equal(layer(x), expected))
         check=False,
     )
     assert (done.returncode, done.stdout.split()) == (0, ["True"]), done.stderr
+
+
+@needs_compiler
+def test_a_batch_that_memory_has_no_room_for(compiled: Library, tmp_path: Path) -> None:
+    """An error, and the next batch runs."""
+    folder = tiny_llama(tmp_path, layers=1, inner=32768)
+    code = f"""
+import resource
+from pathlib import Path
+from agentree.runtime.model import kernels
+from agentree.runtime.model.load import load_model
+from tests.model_reference import Sequences
+kernels.library = lambda folder, tick: Path({str(compiled.path)!r})
+model = load_model({str(folder)!r}, device="cpu", kv_tokens=2100)
+rows = Sequences(model)
+rows.forward([(rows.new(), [1])], [0])
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (100 << 20), resource.RLIM_INFINITY))
+try:
+    rows.forward([(rows.new(), [7] * 2000)], [0])
+except MemoryError as error:
+    print(error)
+print(model.kernels, bool(rows.forward([(rows.new(), [1])], [0]).isfinite().all()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "AGENTREE_THREADS": "1"},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "no memory for a forward pass of 2000 tokens; set max_batch_tokens to fewer",
+        "compiled True",
+    ], done.stderr

@@ -101,7 +101,10 @@ class CompiledStack:
             ctypes.addressof(pool),
             logits.data_ptr(),
         )
-        self._library.forward(ctypes.byref(self._decoder), ctypes.byref(call), threads)
+        if self._library.forward(ctypes.byref(self._decoder), ctypes.byref(call), threads):
+            raise MemoryError(
+                f"no memory for a forward pass of {tokens} tokens; set max_batch_tokens to fewer"
+            )
         return logits
 
 

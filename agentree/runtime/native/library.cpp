@@ -1,5 +1,7 @@
 // The forward pass of a Llama-like decoder on CPU threads, behind a C interface.
 #include "attention.h"
+#include <new>
+#include <optional>
 
 struct Layer {
     const float *attention_norm;  // [hidden]
@@ -200,10 +202,16 @@ void agentree_product(const Matrix *matrix, const float *x, int64_t rows, float 
     });
 }
 
-// The whole batch: K and V to the pool, logits of the wanted tokens.
-void agentree_forward(const Decoder *model, const Batch *batch, int32_t threads) {
+// The whole batch: K and V to the pool, logits of the wanted tokens. 1 if there is no memory for it, else 0.
+int32_t agentree_forward(const Decoder *model, const Batch *batch, int32_t threads) {
     static thread_local Spaces spaces;
-    Forward forward(*model, *batch, spaces);
-    Pool::shared().run(threads, [&](int, Team &team) { forward.run(team); });
+    std::optional<Forward> forward;
+    try {
+        forward.emplace(*model, *batch, spaces);
+    } catch (const std::bad_alloc &) {
+        return 1;
+    }
+    Pool::shared().run(threads, [&](int, Team &team) { forward->run(team); });
+    return 0;
 }
 }

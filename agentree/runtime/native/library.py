@@ -97,4 +97,4 @@ class Library:
         self.product.restype = None
         self.forward = loaded.agentree_forward
         self.forward.argtypes = [POINTER(Decoder), POINTER(Batch), c_int32]
-        self.forward.restype = None
+        self.forward.restype = c_int32
