@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agentree.errors import InvalidArgument
-from agentree.runtime.model.threads import LARGE, LONGEST, PATIENCE, TINY, Threads, most_threads
+from agentree.runtime.model.threads import COLD, LARGE, LONGEST, PATIENCE, TINY, Threads, most_threads
 
 
 class Machine:
@@ -60,6 +60,20 @@ def test_where_others_have_the_cores_one_thread_is_left_and_trials_become_rare()
     machine.run(threads, WORK, 200)
     used = machine.run(threads, WORK, 10_000)
     assert used.count(1) > 0.99 * len(used)
+
+
+def test_a_cold_start_decides_nothing() -> None:
+    steps = 0
+
+    def cost(threads: int) -> float:
+        nonlocal steps
+        steps += 1
+        return 1e-7 if steps <= COLD else shared_out(threads)
+
+    machine = Machine(cost)
+    used = machine.run(Threads(2, lambda: machine.now), WORK, PATIENCE)
+    assert used.count(2) > 0.8 * len(used)
+    assert used[-1] == 2
 
 
 def test_a_machine_that_gets_idle_again_is_noticed() -> None:

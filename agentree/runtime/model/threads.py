@@ -33,6 +33,8 @@ LOSS = 1.5
 """A single step that takes so many times as long ends a trial: enough was seen."""
 WAKING = 0.02
 """Seconds below which the first step of a trial may be slow only because it wakes threads."""
+COLD = 3
+"""First steps of a size that tell nothing: memory is touched for the first time, threads are made."""
 MEMORY = 8
 """Steps that the time of the present number is an average of."""
 
@@ -77,6 +79,7 @@ class _Choice:
         """Whether a trial has ended."""
         self._counts = counts
         self._mean: float | None = None
+        self._cold = COLD
         self._trying = 0
         """-1 or 1: the neighbour of `at` that is on trial; 0: none."""
         self._next = -1 if at else 1
@@ -91,6 +94,9 @@ class _Choice:
 
     def took(self, seconds: float, work: int) -> None:
         """A step of `work` on `threads` threads took so long."""
+        if self._cold:
+            self._cold -= 1
+            return
         rate = seconds / work
         if self._mean is None or not self._trying:
             self._mean = rate if self._mean is None else self._mean + (rate - self._mean) / MEMORY

@@ -168,7 +168,8 @@ static void score_many(const float *q, int64_t rows, int64_t size, const float *
     for (int64_t i = 0; i < tiling.tiles; i++) {
         int64_t from = tiling.start(i), to = tiling.start(i + 1);
         for (int64_t half = 0; half < KEYS / PANEL; half++) {
-            tile_of<float>((int)(to - from))(q + from * size, size, panels + half * size * PANEL, size, out);
+            const float *panel = panels + half * size * PANEL;
+            tile_of<float>((int)(to - from))(q + from * size, size, panel, size, Ahead(panel, 0, size, 0, 1), out);
             for (int64_t row = from; row < to; row++)
                 std::memcpy(scores + row * KEYS + half * PANEL, out + (row - from) * PANEL, PANEL * sizeof(float));
         }
@@ -288,13 +289,12 @@ struct Attention {
     }
 
     // All of it, with the barriers that end its phases.
-    void run(Team &team, Desk &desk) const {
+    void run(const Member &member, Desk &desk) const {
         int64_t pieces = (int64_t)cuts.pieces.size() * heads.kv_heads;
-        for (int64_t i = team.take(); i < pieces; i = team.take())
-            attend(cuts.pieces[i / heads.kv_heads], i % heads.kv_heads, desk);
-        team.meet();
+        member.deal(pieces, [&](int64_t i) { attend(cuts.pieces[i / heads.kv_heads], i % heads.kv_heads, desk); });
+        member.meet();
         if (cuts.merged.empty()) return;
-        for (int64_t i = team.take(); i < (int64_t)cuts.merged.size(); i = team.take()) merge(cuts.merged[i]);
-        team.meet();
+        member.deal(cuts.merged.size(), [&](int64_t i) { merge(cuts.merged[i]); });
+        member.meet();
     }
 };

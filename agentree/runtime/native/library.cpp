@@ -49,7 +49,7 @@ void normalize(const float *x, const float *weight, int64_t size, float eps, flo
     for (i = 0; i < size; i++) out[i] = x[i] * scale * weight[i];
 }
 
-void rotate(float *head, const float *rotation, int64_t size) {
+void rotate(float *__restrict head, const float *__restrict rotation, int64_t size) {
     for (int64_t i = 0; i < size; i += 2) {
         float a = head[i], b = head[i + 1], cosine = rotation[i], sine = rotation[i + 1];
         head[i] = a * cosine - b * sine;
@@ -89,14 +89,15 @@ struct Forward {
     // Tokens may be wanted more than once.
     int64_t most() const { return std::max(batch.tokens, batch.wanted); }
 
-    void norm(Team &team, const float *x, const float *with, int64_t rows) {
-        for (int64_t row = team.take(); row < rows; row = team.take())
+    void norm(const Member &member, const float *x, const float *with, int64_t rows) {
+        member.deal(rows, [&](int64_t row) {
             normalize(x + row * model.hidden, with, model.hidden, model.eps, normal + row * model.hidden);
-        team.meet();
+        });
+        member.meet();
     }
 
-    void add(Team &team, const float *x, int64_t width, const Matrix &matrix, float *hidden, int64_t rows) {
-        product(team, x, width, rows, matrix, [&](int64_t row, int64_t column, const float *found) {
+    void add(const Member &member, const float *x, int64_t width, const Matrix &matrix, float *hidden, int64_t rows) {
+        product(member, x, width, rows, matrix, [&](int64_t row, int64_t column, const float *found) {
             float *to = hidden + row * model.hidden + column;
             int64_t n = std::min(PANEL, model.hidden - column);
             for (int64_t c = 0; c < n; c++) to[c] += found[c];
@@ -104,9 +105,9 @@ struct Forward {
     }
 
     // Rotate q and k, and write k and v to their slots.
-    void place(Team &team, const Layer &layer, float *pool) {
+    void place(const Member &member, const Layer &layer, float *pool) {
         int64_t turned = heads.heads + heads.kv_heads, row = 2 * heads.kv_heads * heads.size;
-        for (int64_t token = team.take(); token < batch.tokens; token = team.take()) {
+        member.deal(batch.tokens, [&](int64_t token) {
             float *found = qkv + token * heads.width();
             const float *rotation = batch.rotation + token * heads.size;
             for (int64_t head = 0; head < turned; head++) {
@@ -115,40 +116,40 @@ struct Forward {
                 rotate(at, rotation, heads.size);
             }
             std::memcpy(pool + batch.writes[token] * row, found + heads.queries(), row * sizeof(float));
-        }
-        team.meet();
+        });
+        member.meet();
     }
 
-    void run(Team &team) {
+    void run(const Member &member) {
         Desk desk;
         float *hidden = batch.hidden, *context = attended;
         int64_t rows = batch.tokens, width = heads.width();
         for (int64_t number = 0; number < model.layers; number++) {
             const Layer &layer = model.layer[number];
             bool last = number == model.layers - 1;
-            norm(team, hidden, layer.attention_norm, rows);
-            product(team, normal, model.hidden, rows, layer.qkv, [&](int64_t row, int64_t column, const float *found) {
+            norm(member, hidden, layer.attention_norm, rows);
+            product(member, normal, model.hidden, rows, layer.qkv, [&](int64_t row, int64_t column, const float *found) {
                 std::memcpy(qkv + row * width + column, found, std::min(PANEL, width - column) * sizeof(float));
             });
-            place(team, layer, batch.pool[number]);
+            place(member, layer, batch.pool[number]);
             if (last && !batch.wanted) return;
             Attention{heads, qkv, batch.pool[number], batch.slots, batch.queries, cuts, attended,
-                      partial, weight}.run(team, desk);
+                      partial, weight}.run(member, desk);
             if (last) {
                 // Past the last attention a token influences no other one.
                 float *picked = kept + batch.wanted * model.hidden;
-                for (int64_t i = team.take(); i < batch.wanted; i = team.take()) {
+                member.deal(batch.wanted, [&](int64_t i) {
                     std::memcpy(kept + i * model.hidden, hidden + batch.want[i] * model.hidden, model.hidden * sizeof(float));
                     std::memcpy(picked + i * heads.queries(), context + batch.want[i] * heads.queries(), heads.queries() * sizeof(float));
-                }
-                team.meet();
+                });
+                member.meet();
                 hidden = kept;
                 context = picked;
                 rows = batch.wanted;
             }
-            add(team, context, heads.queries(), layer.output, hidden, rows);
-            norm(team, hidden, layer.mlp_norm, rows);
-            product(team, normal, model.hidden, rows, layer.gate_up, [&](int64_t row, int64_t column, const float *found) {
+            add(member, context, heads.queries(), layer.output, hidden, rows);
+            norm(member, hidden, layer.mlp_norm, rows);
+            product(member, normal, model.hidden, rows, layer.gate_up, [&](int64_t row, int64_t column, const float *found) {
                 float *to = inner + row * model.inner + column / 2;
                 for (int64_t c = 0; c < GATES; c += LANES) {
                     vf gate = load(found + c), up = load(found + GATES + c);
@@ -157,10 +158,10 @@ struct Forward {
                     store(to + c, gate * sigmoid * up);
                 }
             });
-            add(team, inner, model.inner, layer.down, hidden, rows);
+            add(member, inner, model.inner, layer.down, hidden, rows);
         }
-        norm(team, hidden, model.norm, rows);
-        product(team, normal, model.hidden, rows, model.head, [&](int64_t row, int64_t column, const float *found) {
+        norm(member, hidden, model.norm, rows);
+        product(member, normal, model.hidden, rows, model.head, [&](int64_t row, int64_t column, const float *found) {
             std::memcpy(batch.logits + row * model.vocab + column, found, std::min(PANEL, model.vocab - column) * sizeof(float));
         });
     }
@@ -195,8 +196,8 @@ void agentree_pack(const void *from, int64_t outputs, int64_t inputs, int32_t ki
 
 // x [rows, inputs] times a matrix -> out [rows, outputs].
 void agentree_product(const Matrix *matrix, const float *x, int64_t rows, float *out, int32_t threads) {
-    Pool::shared().run(threads, [&](int, Team &team) {
-        product(team, x, matrix->inputs, rows, *matrix, [&](int64_t row, int64_t column, const float *found) {
+    Pool::shared().run(threads, [&](const Member &member) {
+        product(member, x, matrix->inputs, rows, *matrix, [&](int64_t row, int64_t column, const float *found) {
             std::memcpy(out + row * matrix->outputs + column, found, std::min(PANEL, matrix->outputs - column) * sizeof(float));
         });
     });
@@ -211,7 +212,7 @@ int32_t agentree_forward(const Decoder *model, const Batch *batch, int32_t threa
     } catch (const std::bad_alloc &) {
         return 1;
     }
-    Pool::shared().run(threads, [&](int, Team &team) { forward->run(team); });
+    Pool::shared().run(threads, [&](const Member &member) { forward->run(member); });
     return 0;
 }
 }

@@ -25,10 +25,25 @@ constexpr int TILE = 8;
 #define PAIRED 0
 #endif
 
-// How far ahead of a panel's stream memory is asked for, in bytes: what arrives while memory answers. With it few
-// rows run at the full speed of the multipliers; what the processor fetches ahead by itself ends at each page.
-constexpr int64_t AHEAD = 10240;
 constexpr int64_t LINE = 64;
+
+// Memory that is asked for while a tile is computed, so that it is there when it is needed; what the processor fetches
+// ahead by itself ends at each page. The only tile of a panel fetches its own stream, DISTANCE bytes ahead. Of several,
+// each fetches its share of the next panel, while the present one lies in the cache: memory never rests.
+struct Ahead {
+    static constexpr int64_t DISTANCE = 10240;
+    const char *from;
+    int64_t step;  // bytes for each input
+
+    Ahead(const void *panel, int64_t bytes, int64_t inputs, int64_t number, int64_t tiles)
+        : from((const char *)panel + (tiles == 1 ? DISTANCE : bytes + number * (bytes / tiles))),
+          step(bytes / inputs / tiles) {}
+
+    template <int64_t Size> void fetch(int64_t input) const {
+        constexpr int64_t lines = Size * PANEL < LINE ? 1 : Size * PANEL / LINE;
+        for (int64_t line = 0; line < lines; line++) __builtin_prefetch(from + input * step + line * (step / lines), 0, 2);
+    }
+};
 
 enum Kind : int32_t { FLOAT32, FLOAT16, BFLOAT16, INT8 };
 
@@ -41,13 +56,13 @@ struct Matrix {
 };
 
 // a [M, K] times panel columns [K, PANEL], of which `VECTORS` vectors of columns at a time -> out [M, PANEL].
-template <int M, class Weight> static void tile(const float *a, int64_t stride, const Weight *b, int64_t k, float *out) {
+template <int M, class Weight>
+static void tile(const float *a, int64_t stride, const Weight *b, int64_t k, Ahead ahead, float *out) {
     for (int64_t column = 0; column < PANEL; column += 2 * LANES) {
         vf sums[M][2] = {};
         const Weight *at = b + column;
         for (int64_t i = 0; i < k; i++, at += PANEL) {
-            for (int64_t byte = 0; byte < PANEL * (int64_t)sizeof(Weight); byte += LINE)
-                __builtin_prefetch((const char *)at + AHEAD + byte);
+            ahead.fetch<sizeof(Weight)>(i);
             vf first = load(at), second = load(at + LANES);
             for (int m = 0; m < M; m++) {
                 vf x = splat(a[m * stride + i]);
@@ -66,12 +81,12 @@ template <int M, class Weight> static void tile(const float *a, int64_t stride, 
 // Two neighbouring inputs of one output.
 struct pair_t { bf16_t first, second; };
 
-template <int M> static void tile_pairs(const bf16_t *a, int64_t stride, const pair_t *b, int64_t k, float *out) {
+template <int M>
+static void tile_pairs(const bf16_t *a, int64_t stride, const pair_t *b, int64_t k, Ahead ahead, float *out) {
     __m512 sums[M][2];
     for (int m = 0; m < M; m++) sums[m][0] = sums[m][1] = _mm512_setzero_ps();
     for (int64_t i = 0; i < k; i += 2, b += PANEL) {
-        __builtin_prefetch((const char *)b + AHEAD);
-        __builtin_prefetch((const char *)b + AHEAD + LINE);
+        ahead.fetch<sizeof(pair_t)>(i / 2);
         __m512bh first = (__m512bh)_mm512_loadu_si512(b), second = (__m512bh)_mm512_loadu_si512(b + LANES);
         for (int m = 0; m < M; m++) {
             int32_t two;
@@ -100,7 +115,7 @@ static void round_rows(const float *x, int64_t stride, int64_t rows, int64_t k, 
 }
 #endif
 
-template <class Input, class Weight> using Tile = void (*)(const Input *, int64_t, const Weight *, int64_t, float *);
+template <class Input, class Weight> using Tile = void (*)(const Input *, int64_t, const Weight *, int64_t, Ahead, float *);
 
 template <class Weight, size_t... I> static Tile<float, Weight> tile_of(int rows, std::index_sequence<I...>) {
     static constexpr Tile<float, Weight> tiles[] = {tile<(int)I + 1, Weight>...};
@@ -127,55 +142,55 @@ struct Tiling {
     const int64_t rows, tiles;
 };
 
-// Rows that one piece of work covers at most, a multiple of what fills tiles.
+// Rows that one piece of work covers at most, a multiple of what fills tiles; and panels that they meet in a row, while
+// the cache holds them.
 constexpr int64_t BLOCK = 16 * TILE;
+constexpr int64_t RUN = 8;
 
-// Panels are `step` elements apart.
+// Panels are of `length` elements.
 template <class Input, class Weight, class Choose, class Finish>
-static void product_of(Team &team, const Input *x, int64_t stride, int64_t rows, const Matrix &w, int64_t step,
+static void product_of(const Member &member, const Input *x, int64_t stride, int64_t rows, const Matrix &w, int64_t length,
                        const Choose &choose, const Finish &finish) {
     const Weight *panels = static_cast<const Weight *>(w.panels);
     int64_t count = (w.outputs + PANEL - 1) / PANEL, blocks = (rows + BLOCK - 1) / BLOCK;
-    // Pieces of neighbouring panels: memory is read in long runs, and the counter is asked seldom.
-    int64_t run = count / (16 * team.size);
-    run = run < 1 ? 1 : run > 16 ? 16 : run;
-    int64_t runs = (count + run - 1) / run;
     alignas(64) float out[TILE * PANEL];
-    for (int64_t piece = team.take(); piece < runs * blocks; piece = team.take()) {
-        int64_t block = piece % blocks, first = block * rows / blocks, last = (block + 1) * rows / blocks;
+    int64_t run = blocks > 1 ? RUN : 1, runs = (count + run - 1) / run;
+    member.deal(runs * blocks * run, [&](int64_t piece) {
+        int64_t panel = piece / (blocks * run) * run + piece % run, block = piece / run % blocks, column = panel * PANEL;
+        if (panel >= count) return;
+        int64_t first = block * rows / blocks, last = (block + 1) * rows / blocks;
         Tiling tiling(last - first);
-        for (int64_t panel = piece / blocks * run; panel < count && panel < (piece / blocks + 1) * run; panel++) {
-            for (int64_t i = 0; i < tiling.tiles; i++) {
-                int64_t from = first + tiling.start(i), to = first + tiling.start(i + 1);
-                choose((int)(to - from))(x + from * stride, stride, panels + panel * step, w.inputs, out);
-                int64_t column = panel * PANEL;
-                for (int64_t row = from; row < to; row++) {
-                    float *found = out + (row - from) * PANEL;
-                    if (w.scale)
-                        for (int64_t c = 0; c < PANEL; c++) found[c] *= w.scale[column + c];
-                    if (w.bias)
-                        for (int64_t c = 0; c < PANEL; c++) found[c] += w.bias[column + c];
-                    finish(row, column, found);
-                }
+        const Weight *b = panels + panel * length;
+        for (int64_t i = 0; i < tiling.tiles; i++) {
+            int64_t from = first + tiling.start(i), to = first + tiling.start(i + 1);
+            Ahead ahead(b, length * sizeof(Weight), length / PANEL, i, tiling.tiles);
+            choose((int)(to - from))(x + from * stride, stride, b, w.inputs, ahead, out);
+            for (int64_t row = from; row < to; row++) {
+                float *found = out + (row - from) * PANEL;
+                if (w.scale)
+                    for (int64_t c = 0; c < PANEL; c++) found[c] *= w.scale[column + c];
+                if (w.bias)
+                    for (int64_t c = 0; c < PANEL; c++) found[c] += w.bias[column + c];
+                finish(row, column, found);
             }
         }
-    }
-    team.meet();
+    });
+    member.meet();
 }
 
 template <class Weight, class Finish>
-static void product_of(Team &team, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
-    product_of<float, Weight>(team, x, stride, rows, w, w.inputs * PANEL, [](int m) { return tile_of<Weight>(m); }, finish);
+static void product_of(const Member &member, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
+    product_of<float, Weight>(member, x, stride, rows, w, w.inputs * PANEL, [](int m) { return tile_of<Weight>(m); }, finish);
 }
 
 #if PAIRED
 template <class Finish>
-static void product_of_pairs(Team &team, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
+static void product_of_pairs(const Member &member, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
     // Every thread rounds all rows for itself: that costs less than to wait for each other.
     static thread_local std::vector<bf16_t> rounded;
     rounded.resize(rows * w.inputs);
     round_rows(x, stride, rows, w.inputs, rounded.data());
-    product_of<bf16_t, pair_t>(team, rounded.data(), w.inputs, rows, w, w.inputs / 2 * PANEL,
+    product_of<bf16_t, pair_t>(member, rounded.data(), w.inputs, rows, w, w.inputs / 2 * PANEL,
                                [](int m) { return tile_of_pairs(m, std::make_index_sequence<TILE>()); }, finish);
 }
 #endif
@@ -183,16 +198,16 @@ static void product_of_pairs(Team &team, const float *x, int64_t stride, int64_t
 // x [rows, inputs], `stride` apart, times w; `finish(row, column, found)` gets 32 results of a row at a time. Scale
 // and bias are padded to whole panels. Ends with a barrier.
 template <class Finish>
-static void product(Team &team, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
+static void product(const Member &member, const float *x, int64_t stride, int64_t rows, const Matrix &w, const Finish &finish) {
     switch (w.kind) {
-    case FLOAT32: return product_of<float>(team, x, stride, rows, w, finish);
-    case FLOAT16: return product_of<half_t>(team, x, stride, rows, w, finish);
+    case FLOAT32: return product_of<float>(member, x, stride, rows, w, finish);
+    case FLOAT16: return product_of<half_t>(member, x, stride, rows, w, finish);
     case BFLOAT16:
 #if PAIRED
-        return product_of_pairs(team, x, stride, rows, w, finish);
+        return product_of_pairs(member, x, stride, rows, w, finish);
 #else
-        return product_of<bf16_t>(team, x, stride, rows, w, finish);
+        return product_of<bf16_t>(member, x, stride, rows, w, finish);
 #endif
-    case INT8: return product_of<int8_t>(team, x, stride, rows, w, finish);
+    case INT8: return product_of<int8_t>(member, x, stride, rows, w, finish);
     }
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 static inline void relax() {
 #if defined(__x86_64__)
@@ -16,62 +17,87 @@ static inline void relax() {
 #endif
 }
 
-// The members of one team while a job runs. Work inside a phase is dealt out piece by piece, so that a member
-// whose core was taken away by another process holds up the others by one piece and not by its share.
+// Threads that work on one job. Each phase's work is divided evenly; who is done with a part of its own helps with the
+// others', piece by piece, so that a thread whose core was taken away by another process holds up the others by one
+// piece and not by its share.
 class Team {
   public:
-    explicit Team(int size) : size(size) {}
+    explicit Team(int size) : size(size), parts(size) {}
     const int size;
 
-    // The next piece of this phase, or one that is >= `pieces`.
-    int64_t take() { return next.fetch_add(1, std::memory_order_relaxed); }
+  private:
+    friend class Member;
+    struct alignas(64) Part {
+        std::atomic<int64_t> taken{0};
+    };
+    std::vector<Part> parts;
+    alignas(64) std::atomic<int> arrived{0};
+    alignas(64) std::atomic<uint32_t> phase{0};
+};
+
+// One thread of a team.
+class Member {
+  public:
+    Member(Team &team, int number) : team(team), number(number) {}
+
+    // Call `work` with pieces of [0, pieces) until all are taken: neighbours in a row, as long as nobody helps.
+    template <class Work> void deal(int64_t pieces, const Work &work) const {
+        for (int i = 0; i < team.size; i++) {
+            int part = (number + i) % team.size;
+            int64_t begin = part * pieces / team.size, end = (part + 1) * pieces / team.size;
+            for (;;) {
+                int64_t piece = begin + team.parts[part].taken.fetch_add(1, std::memory_order_relaxed);
+                if (piece >= end) break;
+                work(piece);
+            }
+        }
+    }
 
     // Wait for all; the phase is over.
-    void meet() {
-        if (size == 1) {
-            next.store(0, std::memory_order_relaxed);
-            return;
-        }
-        uint32_t now = phase.load(std::memory_order_acquire);
-        if (arrived.fetch_add(1, std::memory_order_acq_rel) == size - 1) {
-            arrived.store(0, std::memory_order_relaxed);
-            next.store(0, std::memory_order_relaxed);
-            phase.store(now + 1, std::memory_order_release);
-            phase.notify_all();
+    void meet() const {
+        if (team.size == 1) return reset();
+        uint32_t now = team.phase.load(std::memory_order_acquire);
+        if (team.arrived.fetch_add(1, std::memory_order_acq_rel) == team.size - 1) {
+            team.arrived.store(0, std::memory_order_relaxed);
+            reset();
+            team.phase.store(now + 1, std::memory_order_release);
+            team.phase.notify_all();
             return;
         }
         // Phases last microseconds: whoever waits longer gives the core away.
         for (int i = 0; i < SPINS; i++) {
-            if (phase.load(std::memory_order_acquire) != now) return;
+            if (team.phase.load(std::memory_order_acquire) != now) return;
             relax();
         }
-        while (phase.load(std::memory_order_acquire) == now) phase.wait(now, std::memory_order_acquire);
+        while (team.phase.load(std::memory_order_acquire) == now) team.phase.wait(now, std::memory_order_acquire);
     }
 
   private:
     static constexpr int SPINS = 3000;
-    alignas(64) std::atomic<int64_t> next{0};
-    alignas(64) std::atomic<int> arrived{0};
-    alignas(64) std::atomic<uint32_t> phase{0};
+    void reset() const {
+        for (Team::Part &part : team.parts) part.taken.store(0, std::memory_order_relaxed);
+    }
+    Team &team;
+    const int number;
 };
 
 // Threads that sleep between jobs. One for the process, never destroyed: they end with it.
 class Pool {
   public:
-    // Run `job(member, team)` on `wanted` threads, the caller's among them; returns when all are done. If another
+    // Run `job(member)` on `wanted` threads, the caller's among them; returns when all are done. If another
     // job is running, on the caller's alone.
     template <class Job> void run(int wanted, const Job &job) {
         std::unique_lock<std::mutex> lock(busy, std::try_to_lock);
         if (wanted <= 1 || !lock.owns_lock()) {
             Team alone(1);
-            job(0, alone);
+            job(Member(alone, 0));
             return;
         }
         wanted = std::min(wanted, 1 + grow(wanted - 1));
         Team team(wanted);
         {
             std::lock_guard<std::mutex> hold(state);
-            call = [](const void *what, int member, Team &team) { (*static_cast<const Job *>(what))(member, team); };
+            call = [](const void *what, int member, Team &team) { (*static_cast<const Job *>(what))(Member(team, member)); };
             current = &job;
             members = &team;
             called = wanted;
@@ -79,7 +105,7 @@ class Pool {
             generation++;
         }
         wake.notify_all();
-        job(0, team);
+        job(Member(team, 0));
         std::unique_lock<std::mutex> hold(state);
         done.wait(hold, [&] { return unfinished == 0; });
     }
