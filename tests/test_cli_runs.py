@@ -86,9 +86,20 @@ def test_from_the_question_to_the_result(model: str, capsys: pytest.CaptureFixtu
     assert [f["kind"] for f in shown["facts"]][:3] == ["accepted", "opened", "node started"]
     assert main(["runs", "answer", "a", "review", '{"fine": true}']) == 1
     assert "'title' is missing" in capsys.readouterr().err
+    for said, why in (
+        ('{"fine": true, "title": "T", "titel": "U"}', "'titel' is not known (there are: fine, title)"),
+        ('{"fine": true, "title": "T", "fine": false}', "it has 'fine' twice"),
+    ):
+        assert main(["runs", "answer", "a", "review", said]) == 1
+        assert f"the answer to 'review' does not fit: {why}" in capsys.readouterr().err
     assert main(["runs", "resume", "a", "--quiet"]) == 3
     capsys.readouterr()
     assert main(["runs", "answer", "a", "review", '{"fine": true, "title": "T"}']) == 0
+    capsys.readouterr()
+    assert main(["runs", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert listed.startswith("a  answered  ")
+    assert listed.endswith("  publish  (go on:  agentree runs resume a)\n")
     assert main(["runs", "answer", "a", "review", '{"fine": true, "title": "T"}']) == 1
     assert "answered already" in capsys.readouterr().err
     assert main(["runs", "resume", "a", "--quiet"]) == 0
@@ -117,6 +128,9 @@ def test_a_killed_process_leaves_a_run_that_goes_on(
         ["crash", "step", "cut"],
     ]
     assert lines[-1] == "go on:  agentree runs resume b"
+    assert main(["runs", "show", "b", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["updated"] == shown["facts"][-1]["time"] > shown["created"]
     # The program is elsewhere by now.
     (here / "agent.py").rename(here / "moved.py")
     assert main(["runs", "resume", "b", "--quiet"]) == 2
@@ -211,8 +225,43 @@ def test_a_call_that_is_uncertain_is_told_with_the_options_of_the_command() -> N
     def work() -> None:
         raise UncertainCall("uncertain='tell'", run="a", path="tools", tool="pay", arguments={"x": 1})
 
-    with pytest.raises(AgentreeError, match=r'tools: pay\("x": 1\) was under way .* --uncertain tell'):
+    with pytest.raises(AgentreeError, match=r'tools: pay\("x": 1\) was under way .* a --uncertain tell'):
         journaled("a", None, work)
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_a_call_whose_end_is_unknown_is_shown_with_the_ways_on(
+    pure: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "j"
+    file = JournalFile(path, create=True)
+    call = {"call": "c1", "tool": "pay", "arguments": {"x": 1, "note": "n" * 300}, "pure": pure}
+    facts = [Fact("node started", "tools", {"node": "tools", "node_kind": "tools"}, 1.0)]
+    facts.append(Fact("call started", "tools", call, 2.0))
+    file.create(Header("u", "p", "", "m", 1.0, 1.0, "running"), facts)
+    resume = "agentree runs resume u"
+    ways = [
+        "find out, then go on by one of:",
+        f"    {resume} --uncertain tell --journal {path}   (the model is told that nobody knows)",
+        f"    {resume} --uncertain rerun --journal {path}  (it is called again)",
+    ]
+    failed = [Fact("ended", "", {"status": "failed", "error": "UncertainCall: run 'u', tools: pay"}, 3.0)]
+    for append in (None, failed):
+        if append:
+            file.append("u", append, "failed")
+        assert main(["runs", "show", "u", "--journal", str(path)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        if pure:
+            first = "mend the cause, then " if append else ""
+            assert lines[-1] == f"{first}go on:  {resume} --journal {path}"
+        else:
+            assert lines[-3:] == ways
+            assert lines[-4].startswith('tools: pay({"x": 1, "note": "nnn')
+            assert lines[-4].endswith("…) was under way, and nobody knows whether it had its effect")
+    file.append("u", [Fact("call ended", "tools", {"call": "c1", "tool": "pay", "content": "ok"}, 4.0)])
+    assert main(["runs", "show", "u", "--journal", str(path)]) == 0
+    assert "--uncertain" not in capsys.readouterr().out
+    file.close()
 
 
 def test_half_a_character_is_shown_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

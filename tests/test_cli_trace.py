@@ -263,6 +263,16 @@ def test_numbers_that_can_not_be(
     assert f"argument {arguments[0]}: {arguments[1]!r}: write a number" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--at", "--width", "--rows"])
+def test_what_is_about_the_picture_needs_one(
+    option: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", str(trace), option, "40"]) == 2
+    said = capsys.readouterr()
+    assert f"error: {option} belongs to the picture that --svg OUT writes" in said.err
+    assert said.out == ""
+
+
 # -------------------------------------------------------------------------------- pictures
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agentree.errors import AgentreeError, ContextOverflow, RuntimeClosed
 from agentree.events import to_dict
-from agentree.graph import Ctx, Graph, Program, Run
+from agentree.graph import Ctx, Graph, Program, Run, react
 from agentree.lm import Runtime
 from agentree.messages import Message, user
 from agentree.testing import (
@@ -24,7 +24,7 @@ from agentree.testing import (
     forbid_models,
 )
 from agentree.testing.script import keys_of
-from agentree.tools import ToolCall, ToolCalls, tool
+from agentree.tools import ToolCall, ToolCalls, calculator, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -128,6 +128,12 @@ async def test_an_answer_that_the_constraint_forbids(answer: str, why: str) -> N
         with pytest.raises(ScriptError, match=f"for 'city' is not what the request allows: .*({why})"):
             await cities().run("q", lm=lm)
         lm.check()
+
+
+async def test_text_in_a_turn_with_tools_is_told_how_to_script_it() -> None:
+    async with ScriptedRuntime({"think": "It is 4."}) as lm:
+        with pytest.raises(ScriptError, match=r"must follow; a turn with tools .* or final_answer\(value\)"):
+            await react(tools=[calculator], output=str).run("q", lm=lm)
 
 
 async def test_an_answer_that_is_cut_short() -> None:

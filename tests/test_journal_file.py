@@ -356,6 +356,9 @@ async def test_what_is_known_of_a_call_that_was_under_way(journal: Path) -> None
             with pytest.raises(UncertainCall, match=said) as uncertain:
                 await program.resume(policy, lm=lm, journal=journal)
             assert (uncertain.value.tool, dict(uncertain.value.arguments)) == ("charge", {"x": 5})
+            with Runs(journal) as runs:
+                begun = [(fact.path, fact.body["tool"]) for fact in runs.show(policy).uncertain]
+            assert begun == [("tools", "charge")]
             assert await program.resume(policy, lm=lm, journal=journal, uncertain=policy) == "over"  # pyright: ignore[reportArgumentType]
         assert len(ends) == made
     assert [(r.error, r.content.partition(":")[0]) for r in told] == [

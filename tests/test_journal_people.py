@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import anyio.from_thread
 import pytest
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, Field, computed_field, field_validator
 
 from agentree.errors import (
     AgentreeError,
@@ -89,7 +89,7 @@ async def test_an_answer_is_given_once_and_has_to_fit(journal: Path) -> None:
         with pytest.raises(Interrupted):
             await program.run("go", lm=lm, journal=journal, run_id="a")
 
-        async def resume(answers: dict[str, object]) -> list[str]:
+        async def resume(answers: Any) -> list[str]:
             return await program.resume("a", lm=lm, journal=journal, answers=answers)
 
         with pytest.raises(JournalError, match=r"no question 'ask'; open questions: 'ask\[0\]'"):
@@ -98,6 +98,12 @@ async def test_an_answer_is_given_once_and_has_to_fit(journal: Path) -> None:
             await resume({"ask[0]": {"good": "yes"}})
         with pytest.raises(InvalidArgument, match="'good' is missing"):
             await resume({"ask[0]": {}})
+        with pytest.raises(InvalidArgument, match=r"fit: 'wyh' is not known \(there are: good, why\)"):
+            await resume({"ask[0]": {"good": True, "wyh": "no"}})
+        with pytest.raises(InvalidArgument, match=r"answers=\[True\]: write a mapping"):
+            await resume([True])
+        with pytest.raises(Interrupted):
+            await resume(None)
         with pytest.raises(InvalidArgument, match="can't be written as JSON"):
             await resume({"ask[0]": object()})
         # The schema takes it and the type's own validator does not: the question is asked again.
@@ -109,6 +115,42 @@ async def test_an_answer_is_given_once_and_has_to_fit(journal: Path) -> None:
         assert await resume({"ask[0]:2": {"good": True, "why": "ok"}}) == ["0 True"]
         with pytest.raises(AlreadyAnswered):
             await resume({"ask[0]:2": {"good": False}})
+
+
+class Named(BaseModel):
+    """Its keys have other names than its attributes, and one more is worked out."""
+
+    good: bool = Field(alias="isGood")
+    why: str = ""
+
+    @computed_field
+    @property
+    def loud(self) -> str:
+        return self.why.upper()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Named(isGood=True), {"isGood": True}, {"isGood": True, "why": ""}],
+)
+async def test_an_answer_may_be_an_instance_of_the_reply_type(answer: object, journal: Path) -> None:
+    g = Graph("named", input=str, output=str)
+
+    @g.step
+    async def ask(ctx: Ctx, text: str) -> str:
+        said = await ctx.interrupt("Good?", Named)
+        return f"{said.good} {said.why}"
+
+    g.edge(g.start, ask)
+    g.edge(ask, g.end)
+    program = g.compile()
+    async with ScriptedRuntime({}) as lm:
+        with pytest.raises(Interrupted):
+            await program.run("go", lm=lm, journal=journal, run_id="a")
+        for unknown in ({"isGood": True, "loud": "X"}, {"isGood": True, "reason": "x"}):
+            with pytest.raises(InvalidArgument, match="is not known"):
+                await program.resume("a", lm=lm, journal=journal, answers={"ask": unknown})
+        assert await program.resume("a", lm=lm, journal=journal, answers={"ask": answer}) == "True "
 
 
 async def test_a_step_asks_twice_and_keeps_what_it_generated(journal: Path) -> None:
@@ -322,6 +364,9 @@ async def test_each_call_is_approved_by_itself(journal: Path) -> None:
             ("tools:call_4", "pay", {"amount": 4}),
         ]
         assert done == ["look 2"]
+        misspelt = {"tools:call_3": {"approved": False, "resaon": "too much"}}
+        with pytest.raises(InvalidArgument, match=r"'resaon' is not known \(there are: approved, reason\)"):
+            await program.resume("a", lm=lm, journal=journal, answers=misspelt)
         said = {"tools:call_4": True, "tools:call_3": Approval(False, "too much")}
         with pytest.raises(Interrupted) as asked:
             await program.resume("a", lm=lm, journal=journal, answers=said)

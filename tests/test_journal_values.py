@@ -156,6 +156,23 @@ SCHEMAS: list[tuple[Any, Any, str | None]] = [
     ([1, "b"], {"prefixItems": [{"type": "integer"}, {"type": "string"}], "maxItems": 2}, None),
     ({"a": {"b": 1}}, {"properties": {"a": {"required": ["c"]}}}, "a: 'c' is missing"),
     ({"z": 1}, {"properties": {"a": {}}, "additionalProperties": False}, "'z' is not known"),
+    ({"z": 1}, {"properties": {"a": {}}, "additionalProperties": True}, None),
+    ({"z": 1}, {"properties": {"a": {}}}, r"^'z' is not known \(there are: a\)$"),
+    ({"z": 1}, {"properties": {}}, r"^'z' is not known \(there is none\)$"),
+    ({"z": 1}, {"type": "object"}, None),
+    ({"z": 1}, {"properties": {"a": {}}, "patternProperties": {"z": {}}}, None),
+    ({"a": {"z": 1}}, {"properties": {"a": {"properties": {"b": {}}}}}, "^a: 'z' is not known"),
+    ({"z": 1}, {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"a": {}}}]}, "^'z' is not"),
+    ({"a": 1, "z": 1}, {"allOf": [{"properties": {"a": {}}}]}, "'z' is not known"),
+    (
+        {"a": 1, "b": 2},
+        {
+            "allOf": [{"properties": {"a": {}}}, {"$ref": "#/$defs/B"}],
+            "$defs": {"B": {"properties": {"b": {}}}},
+        },
+        None,
+    ),
+    ({"a": 1, "b": 2}, {"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}}]}, None),
     (
         {"a": []},
         {"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"a": {"minItems": 1}}}}},

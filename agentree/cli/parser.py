@@ -67,10 +67,13 @@ def _add_trace_command(trace: argparse.ArgumentParser) -> None:
         "--at", type=seconds, metavar="S", help="of the picture: S seconds after the beginning"
     )
     trace.add_argument(
-        "--width", type=between(40, 400), default=100, metavar="N", help="of the picture: N cells wide"
+        "--width", type=between(40, 400), metavar="N", help="of the picture: N cells wide (default 100)"
     )
     trace.add_argument(
-        "--rows", type=between(3, 1000), default=60, metavar="N", help="of the picture: most rows of the tree"
+        "--rows",
+        type=between(3, 1000),
+        metavar="N",
+        help="of the picture: most rows of the tree (default 60)",
     )
     _with_debug(trace).set_defaults(command=_later("trace", "trace_command"))
 

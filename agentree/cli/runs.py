@@ -1,12 +1,10 @@
 """`agentree runs`: what journals keep, and how people answer."""
 
 import argparse
-import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,40 +14,28 @@ import platformdirs
 from agentree.cli.load import as_program, load_entry, on_path, split_target
 from agentree.cli.output import render
 from agentree.cli.report import DONE, WAITING, WrongUse, put, say
+from agentree.cli.runs_text import as_json, asked, flag, visits, ways_on, when
 from agentree.cli.session import run_over
-from agentree.errors import AgentreeError, Interrupted, JournalError, Question, UncertainCall
-from agentree.events import STOPPED
+from agentree.errors import AgentreeError, Interrupted, JournalError, UncertainCall
 from agentree.graph.journal.finished import look_now
 from agentree.graph.journal.opened import cancelled
-from agentree.graph.journal.reading import Runs, Shown
-from agentree.graph.journal.telling import told
+from agentree.graph.journal.reading import Runs
 from agentree.tools import canonical_json
-from agentree.trace.text import escape, in_words, one_line
+from agentree.trace.text import in_words, one_line
 
 if TYPE_CHECKING:
     from agentree.cli.load import AnyProgram
-    from agentree.graph.journal.facts import Fact
     from agentree.lm import Runtime
 
 _DAY = 86400.0
-_FIRST = {"limit": "raise the limit in the program, then ", "failed": "mend the cause, then "}
-"""By the status of a run, what is to be done before it goes on."""
 _PATIENCE = 5.0
 """Seconds that a process is given to stop a run."""
-_CUT_OFF = {"running": "running", "interrupted": "cut off", "cancelled": "cancelled", "failed": "cancelled"}
-"""By the status of a run, that of its visits that have begun and not ended; "stopped" in the others."""
-_RESUMABLE = ("interrupted", "waiting", "stopped", "limit", "failed")
 
 
 def journal_path(given: str | None) -> Path:
     """The journal that is meant: as given, else AGENTREE_JOURNAL, else one in the user's data folder."""
     path = given or os.environ.get("AGENTREE_JOURNAL") or ""
     return Path(path) if path else Path(platformdirs.user_data_dir("agentree")) / "runs.journal"
-
-
-def flag(given: str | None) -> str:
-    """The option that names the same journal in a further command."""
-    return f" --journal {given}" if given else ""
 
 
 def list_command(arguments: argparse.Namespace) -> int:
@@ -62,12 +48,15 @@ def list_command(arguments: argparse.Namespace) -> int:
         found = runs.all()
     if arguments.json:
         for header, status in found:
-            put(_json({**vars(header), "status": status}))
+            put(as_json({**vars(header), "status": status}))
         return DONE
     width = max([len(header.run) for header, _ in found], default=0)
     for header, status in found:
         program = one_line(header.program)
-        put(f"{header.run:<{width}}  {status:<11}  {_when(header.created)}  {program}")
+        on = ""
+        if status == "answered":
+            on = f"  (go on:  agentree runs resume {header.run}{flag(arguments.journal)})"
+        put(f"{header.run:<{width}}  {status:<11}  {when(header.created)}  {program}{on}")
     return DONE
 
 
@@ -78,18 +67,18 @@ def show_command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         facts = [vars(fact) for fact in shown.facts]
         questions = [vars(question) for question in shown.questions]
-        put(_json({**vars(shown.header), "status": shown.status, "questions": questions, "facts": facts}))
+        put(as_json({**vars(shown.header), "status": shown.status, "questions": questions, "facts": facts}))
         return DONE
     header = shown.header
     source = f"  ({one_line(header.source)})" if header.source else ""
     put(f"run {header.run}  {one_line(header.program)}{source}")
-    put(f"{in_words(shown.status)}, begun {_when(header.created)}, last written {_when(header.updated)}")
-    for line in _visits(shown):
+    put(f"{in_words(shown.status)}, begun {when(header.created)}, last written {when(header.updated)}")
+    for line in visits(shown):
         put(line)
-    for line in _asked(header.run, shown.questions, flag(arguments.journal)):
+    for line in asked(header.run, shown.questions, flag(arguments.journal)):
         put(line)
-    if not shown.questions and shown.status in _RESUMABLE:
-        put(_go_on(header.run, arguments.journal, shown.status))
+    for line in ways_on(shown, arguments.journal):
+        put(line)
     return DONE
 
 
@@ -97,10 +86,11 @@ def answer_command(arguments: argparse.Namespace) -> int:
     """Answer a question of a run."""
     with Runs(journal_path(arguments.journal)) as runs:
         runs.answer(arguments.run, arguments.path, arguments.json)
-        left = len(runs.show(arguments.run).questions)
+        shown = runs.show(arguments.run)
+    left = len(shown.questions)
     put(f"answered {arguments.path}; " + (f"{left} more to answer" if left else "nothing more is asked"))
-    if not left:
-        put(_go_on(arguments.run, arguments.journal))
+    for line in [] if left else ways_on(shown, arguments.journal):
+        put(line)
     return DONE
 
 
@@ -176,120 +166,24 @@ def journaled(run: str, journal: str | None, work: "Callable[[], Any]") -> int:
         outcome = work()
     except Interrupted as interrupted:
         say(f"run {run} waits for a person")
-        for line in _asked(run, interrupted.questions, flag(journal)):
+        for line in asked(run, interrupted.questions, flag(journal)):
             say(line)
         return WAITING
     except UncertainCall as call:
-        arguments = canonical_json(dict(call.arguments))[1:-1]
+        resume = f"agentree runs resume {run}"
+        arguments = one_line(canonical_json(dict(call.arguments))[1:-1])
         raise AgentreeError(
             f"run {run!r}, {call.path}: {call.tool}({arguments}) was under way when the process stopped, and "
-            "nobody knows whether it had its effect: find out, then resume with --uncertain tell (the model "
-            "is told) or --uncertain rerun (it is called again)"
+            "nobody knows whether it had its effect: find out, then write "
+            f"'{resume} --uncertain tell{flag(journal)}' (the model is told) or "
+            f"'{resume} --uncertain rerun{flag(journal)}' (it is called again)"
         ) from call
     except JournalError:
         raise
     except (KeyboardInterrupt, Exception):
         with suppress(AgentreeError), Runs(journal_path(journal)) as runs:
-            if (status := runs.show(run).status) in _RESUMABLE:
-                say(_go_on(run, journal, status))
+            for line in ways_on(runs.show(run), journal):
+                say(line)
         raise
     put(render(outcome.value))
     return cast("int", outcome.code)
-
-
-# ---------------------------------------------------------------------------------------------- text
-
-
-def _go_on(run: str, journal: str | None, status: str = "") -> str:
-    first = _FIRST.get(status, "")
-    return f"{first}go on:  agentree runs resume {run}{flag(journal)}"
-
-
-def _asked(run: str, questions: Sequence[Question], journal: str) -> list[str]:
-    lines: list[str] = []
-    for question in questions:
-        lines.append(f"{question.path} asks: {one_line(question.text)}")
-        if question.tool:
-            arguments = canonical_json(dict(question.arguments))
-            lines.append(f"    {one_line(question.tool)}({escape(arguments)})")
-        sample = "true" if question.tool else "JSON"
-        lines.append(f"    answer:  agentree runs answer {run} '{question.path}' {sample}{journal}")
-        lines.append(f"    JSON is {_form(question)}")
-    return lines
-
-
-def _form(question: Question) -> str:
-    if question.tool:
-        return 'true, false, or {"approved": false, "reason": "for the model"}'
-    schema = {key: value for key, value in question.schema.items() if key not in ("title", "description")}
-    return f"a value of {escape(canonical_json(schema))}"
-
-
-def _visits(shown: Shown) -> list[str]:
-    """One line for each visit, in the order in which they began."""
-    ends: dict[str, tuple[str, str]] = {}
-    order: dict[str, str] = {}
-    for fact in shown.facts:
-        match fact.kind:
-            case "node started":
-                order.setdefault(fact.path, str(fact.body["node_kind"]))
-            case "node ended":
-                order.setdefault(fact.path, "join")
-                ends[fact.path] = ("done", one_line(plain(fact.body["output"])))
-            case "node failed":
-                ends[fact.path] = _without_output(one_line(fact.body["error"]))
-            case _:
-                pass
-    asked = {_visit(question.path) for question in shown.questions}
-    answered = {_visit(path) for path in shown.answered}
-    lines: list[str] = []
-    width = max(map(len, order), default=0)
-    cut_off = _CUT_OFF.get(shown.status, "stopped")
-    for path, kind in order.items():
-        open_ = "waits" if path in asked else "answered" if path in answered else cut_off
-        status, text = ends.get(path, (open_, ""))
-        lines.append(f"  {path:<{width}}  {kind:<6}  {status:<8}  {text}".rstrip())
-        lines += [f"  {'':<{width}}  {line}" for line in _calls(shown.facts, path)]
-    return lines
-
-
-def _without_output(error: str) -> tuple[str, str]:
-    """The status of a visit that ended without an output, and why."""
-    if error.startswith(STOPPED):
-        return "stopped", error.removeprefix("stopped ")
-    return "failed", error
-
-
-def _visit(question: str) -> str:
-    """The visit that asks a question."""
-    return question.partition(":")[0]
-
-
-def _calls(facts: "Sequence[Fact]", path: str) -> list[str]:
-    calls: dict[str, str] = {}
-    for fact in facts:
-        if fact.path == path and fact.kind == "call started":
-            arguments = canonical_json(fact.body["arguments"])
-            calls[fact.body["call"]] = f"{fact.body['tool']}({escape(arguments)}) -> its end is unknown"
-        elif fact.path == path and fact.kind == "call withdrawn":
-            calls.pop(fact.body["call"], None)
-        elif fact.path == path and fact.kind == "call ended":
-            begun = calls.get(fact.body["call"], str(fact.body["tool"])).partition(" -> ")[0]
-            calls[fact.body["call"]] = f"{begun} -> {one_line(fact.body['content'])}"
-    return list(calls.values())
-
-
-def plain(written: Any) -> str:
-    """A value of the journal as text for people."""
-    value = told(written)
-    return value if isinstance(value, str) else canonical_json(value)
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    # Half a character is written as JSON escapes it.
-    return text.encode(errors="backslashreplace").decode()

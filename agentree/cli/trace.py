@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FRAME = 1 / 10
 """Seconds between two drawings."""
+WIDTH, ROWS = 100, 60
+"""Cells of a picture in a line, and the most rows of its tree, where they are not said."""
 _FAULTS = 5
 """Lines that are no events and that are named one by one."""
 _HELP = "space pause  Enter next  b back  +- speed  f end  q quit"
@@ -28,6 +30,8 @@ _HELP = "space pause  Enter next  b back  +- speed  f end  q quit"
 
 def trace_command(arguments: argparse.Namespace) -> int:
     """Show a trace file. What is readable is shown; lines that are not are named, and fail the command."""
+    if arguments.svg is None:
+        _refuse_of_picture(arguments)
     events, faults = _read(Path(arguments.file))
     if arguments.svg is not None:
         _draw(events, arguments)
@@ -40,6 +44,14 @@ def trace_command(arguments: argparse.Namespace) -> int:
     if len(faults) > _FAULTS:
         say(f"error: {arguments.file!r}, {len(faults) - _FAULTS} more lines that are no events")
     return FAILED if faults else DONE
+
+
+def _refuse_of_picture(arguments: argparse.Namespace) -> None:
+    for option in ("at", "width", "rows"):
+        if getattr(arguments, option) is not None:
+            raise WrongUse(
+                f"--{option} belongs to the picture that --svg OUT writes: add --svg OUT, or leave it out"
+            )
 
 
 def _read(path: Path) -> tuple[list[Event], list[Fault]]:
@@ -71,7 +83,7 @@ def _draw(events: list[Event], arguments: argparse.Namespace) -> None:
     if arguments.at is not None:
         end = events[0].time + arguments.at
         events = [event for event in events if event.time <= end] or events[:1]
-    write_picture(arguments.svg, svg(events, width=arguments.width, rows=arguments.rows))
+    write_picture(arguments.svg, svg(events, width=arguments.width or WIDTH, rows=arguments.rows or ROWS))
 
 
 def _show(events: list[Event], arguments: argparse.Namespace) -> bool:

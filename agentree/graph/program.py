@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from agentree.graph.draw import mermaid, plan_notes, tree
 from agentree.graph.flow import show
 from agentree.graph.given import UNSET, check_input, check_run, new_state
 from agentree.graph.going import accepted, going
+from agentree.graph.journal.answers import answers_of
 from agentree.graph.journal.finished import look, look_now
 from agentree.graph.journal.opened import Begun, Place, new_run_id, reopen
 from agentree.graph.nodes import Definition
@@ -21,8 +21,6 @@ from agentree.lm.block import Block
 
 if TYPE_CHECKING:
     from agentree.lm import Runtime, Transcript
-
-_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Program(Generic[S, I, O]):
@@ -123,7 +121,7 @@ class Program(Generic[S, I, O]):
         *,
         lm: "Runtime",
         journal: str | Path,
-        answers: Mapping[str, object] = _NOTHING,
+        answers: Mapping[str, object] | None = None,
         uncertain: Literal["raise", "rerun", "tell"] = "raise",
         changed: Literal["refuse", "accept"] = "refuse",
     ) -> O:
@@ -137,7 +135,8 @@ class Program(Generic[S, I, O]):
             run_id: The run.
             lm: An open runtime of the run's own model.
             journal: The file that the run was journaled in.
-            answers: Answers to open questions, by their paths (see `Interrupted.questions`).
+            answers: Answers to open questions, by their paths (see `Interrupted.questions`). Objects in them
+                have no keys that the reply type does not know, unless it allows others.
             uncertain: What becomes of a tool call that was under way, is not `pure`, and whose end is
                 unknown: "raise" raises UncertainCall, "rerun" makes it again, "tell" tells the model.
             changed: "accept" goes on although the program's nodes, types or tools are not what they were.
@@ -146,11 +145,12 @@ class Program(Generic[S, I, O]):
             Interrupted: Questions are still open.
             UncertainCall: With `uncertain="raise"`.
             AlreadyAnswered: A question has been answered before.
-            InvalidArgument: An answer does not fit its question.
+            InvalidArgument: An answer does not fit its question, or `answers` is no mapping.
             JournalError: The journal can't be read or written, or the run can't go on with this program, with
                 this runtime, or while another process goes on with it.
             Exception: As `run`.
         """
+        answers = answers_of(answers)
         known = await look(self._definition, journal, run_id, answers, changed)
         if known.output is not None:
             return cast("O", known.output.value)
@@ -169,7 +169,7 @@ class Program(Generic[S, I, O]):
         *,
         lm: "Runtime",
         journal: str | Path,
-        answers: Mapping[str, object] = _NOTHING,
+        answers: Mapping[str, object] | None = None,
         uncertain: Literal["raise", "rerun", "tell"] = "raise",
         changed: Literal["refuse", "accept"] = "refuse",
     ) -> AbstractAsyncContextManager[Run[O]]:
@@ -177,8 +177,9 @@ class Program(Generic[S, I, O]):
 
         What was done before comes as `NodeRestored`; a run that is done has its beginning and its end only.
         """
+        given = answers_of(answers)
         reopened = reopen(
-            self._definition, journal, run_id, lm, answers=answers, uncertain=uncertain, changed=changed
+            self._definition, journal, run_id, lm, answers=given, uncertain=uncertain, changed=changed
         )
         going = self._resumed(reopened, lm)
         return Block(going, call="program.resume_stream(...)", name="run", inside=Run)
@@ -226,7 +227,7 @@ class Program(Generic[S, I, O]):
         *,
         lm: "Runtime | None" = None,
         journal: str | Path,
-        answers: Mapping[str, object] = _NOTHING,
+        answers: Mapping[str, object] | None = None,
         uncertain: Literal["raise", "rerun", "tell"] = "raise",
         changed: Literal["refuse", "accept"] = "refuse",
     ) -> O:
@@ -237,6 +238,7 @@ class Program(Generic[S, I, O]):
             Exception: As `resume`.
         """
         refuse_loop(self.name, "resume")
+        answers = answers_of(answers)
         known = look_now(self._definition, journal, run_id, answers, changed)
         if known.output is not None:
             return cast("O", known.output.value)

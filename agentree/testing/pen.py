@@ -9,6 +9,11 @@ import numpy as np
 from agentree.runtime.sequence import Sequence as Live
 from agentree.testing.script import ScriptError
 
+_HINT = (
+    "; a turn with tools is always a call: script ToolCall('', name, arguments), or final_answer(value) for "
+    "its end"
+)
+
 
 class Tokens(Protocol):
     """What writing needs of a tokenizer."""
@@ -95,9 +100,10 @@ class Pen:
 
     def _illegal(self, why: str) -> ScriptError:
         at, text = self.written, self.data.decode(errors="replace")
+        hint = _HINT if at == 0 and self.sequence.watch is not None else ""
         return ScriptError(
             f"the scripted answer {text!r} for {self.sequence.request.scope.path!r} is not what the request "
-            f"allows: after {self.data[:at].decode(errors='replace')!r} {why}"
+            f"allows: after {self.data[:at].decode(errors='replace')!r} {why}{hint}"
         )
 
 

@@ -1,9 +1,9 @@
 """Answers of people: which questions are open, and whether an answer fits."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
-from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentree.errors import AlreadyAnswered, InvalidArgument, JournalError
@@ -11,6 +11,7 @@ from agentree.graph.journal.check import complaint
 from agentree.graph.journal.facts import Fact
 from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.past import Body
+from agentree.graph.shown import shown
 
 
 def open_questions(facts: list[Fact]) -> dict[str, Body]:
@@ -28,6 +29,44 @@ def open_questions(facts: list[Fact]) -> dict[str, Body]:
         elif fact.kind == "waiting":
             found = list(fact.body["questions"])
     return {id_: asked[id_] for id_ in found}
+
+
+def answers_of(given: object) -> Mapping[str, object]:
+    """Answers as a caller gave them; None is none. Raises InvalidArgument for anything but a mapping."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(
+            f"answers={shown(repr(given), 80)}: write a mapping from the path of a question to its answer, "
+            "as in answers={'review': True}"
+        )
+    return cast("Mapping[str, object]", given)
+
+
+def parsed(text: str, question: str) -> object:
+    """An answer that was written as JSON.
+
+    Raises JournalError where it is none, InvalidArgument where an object in it says two things of one key.
+    """
+
+    def once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
+                raise InvalidArgument(
+                    f"the answer to {question!r} does not fit: it has {key!r} twice: write it once"
+                )
+            found[key] = value
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except InvalidArgument:
+        raise
+    except ValueError as e:
+        raise JournalError(
+            f"the answer {text!r} is no JSON: write text in double quotes, as in '\"yes\"'"
+        ) from e
 
 
 def give_answers(file: JournalFile, run: str, facts: list[Fact], answers: Mapping[str, object]) -> None:
@@ -53,10 +92,12 @@ def checked_answer(
         there = ", ".join(map(repr, asked)) or "none"
         raise JournalError(f"run {run!r} has no question {question!r}; open questions: {there}")
     try:
-        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else to_jsonable_python(value)
+        # Names as the reply type reads them, and without what it works out by itself.
+        forms = [to_jsonable_python(value, by_alias=by_alias, round_trip=True) for by_alias in (True, False)]
     except (PydanticSerializationError, ValueError) as e:
         raise InvalidArgument(f"the answer to {question!r} can't be written as JSON: {e}") from e
     schema = asked[question]["schema"]
-    if (problem := complaint(plain, schema)) is not None:
-        raise InvalidArgument(f"the answer to {question!r} does not fit: {problem}")
-    return json.dumps(plain)
+    problems = [complaint(plain, schema) for plain in forms]
+    if None not in problems:
+        raise InvalidArgument(f"the answer to {question!r} does not fit: {problems[0]}")
+    return json.dumps(forms[problems.index(None)])

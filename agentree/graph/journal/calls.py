@@ -58,7 +58,14 @@ class Calls:
                 finished = Finished(ToolResult(call, text, error=True), "failed", text)
                 self._note_end(path, finished)
                 return finished
-        begun = self._log.note("call started", path, call=call.id, tool=call.name, arguments=dict(call.args))
+        begun = self._log.note(
+            "call started",
+            path,
+            call=call.id,
+            tool=call.name,
+            arguments=dict(call.args),
+            pure=tool.pure,
+        )
         try:
             await self._log.sync()
             await anyio.lowlevel.checkpoint_if_cancelled()

@@ -1,6 +1,7 @@
 """Whether a JSON value fits a JSON Schema as types describe themselves by: for answers of people.
 
-What a type says beyond that (formats, validators of its own) is left to the type.
+What a type says beyond that (formats, validators of its own) is left to the type. An object with named
+keys has no others unless the schema allows them: what a person says under a key that nobody reads gets lost.
 """
 
 import re
@@ -18,6 +19,9 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "array": lambda v: isinstance(v, list),
     "object": lambda v: isinstance(v, dict),
 }
+_OTHER_TYPE = "it must be of type"
+_OPENING = frozenset({"patternProperties", "allOf", "anyOf", "oneOf"})
+"""What may tell of further keys."""
 _BOUNDS: tuple[tuple[str, str, Callable[[Any, Any], bool], str], ...] = (
     ("number", "minimum", lambda v, b: v >= b, "it must be at least {}"),
     ("number", "maximum", lambda v, b: v <= b, "it must be at most {}"),
@@ -43,19 +47,22 @@ def _wrong(value: Any, schema: Any, root: Mapping[str, Any], at: str) -> str | N
     found = cast("dict[str, Any]", schema)
     if "$ref" in found:
         return _wrong(value, _target(found["$ref"], root), root, at)
+    # Where a schema has several parts, each knows its own keys only.
+    parts = cast("Sequence[Any]", found.get("allOf", ()))
+    several = len(parts) + sum(key in found for key in ("anyOf", "oneOf", "properties")) > 1
     for key in ("anyOf", "oneOf"):
         if key in found:
-            tried = [_wrong(value, one, root, at) for one in found[key]]
+            tried = [_wrong(value, _open(one, root) if several else one, root, at) for one in found[key]]
             if None not in tried:
-                return _say(at, " or ".join(dict.fromkeys(str(one) for one in tried)))
-    for one in found.get("allOf", ()):
-        if (wrong := _wrong(value, one, root, at)) is not None:
+                return _nearest([str(one) for one in tried], at)
+    for one in parts:
+        if (wrong := _wrong(value, _open(one, root) if several else one, root, at)) is not None:
             return wrong
     kinds = found.get("type")
     if kinds is not None and not any(
         _TYPES[k](value) for k in ([kinds] if isinstance(kinds, str) else kinds)
     ):
-        return _say(at, f"it must be of type {kinds}, not {_name(value)}")
+        return _say(at, f"{_OTHER_TYPE} {kinds}, not {_name(value)}")
     options = [found["const"]] if "const" in found else found.get("enum")
     if options is not None and not any(type(value) is type(o) and value == o for o in options):
         return _say(at, "it must be " + " or ".join(map(repr, options)))
@@ -73,10 +80,11 @@ def _object(
     names = cast("Mapping[str, Any]", schema.get("properties", {}))
     if lacking := [name for name in schema.get("required", ()) if name not in value]:
         return _say(at, f"{lacking[0]!r} is missing")
-    rest = schema.get("additionalProperties", True)
+    rest = schema.get("additionalProperties", "properties" not in schema or not _OPENING.isdisjoint(schema))
     for name, inner in value.items():
         if name not in names and rest is False:
-            return _say(at, f"{name!r} is not known (there are: {', '.join(names)})")
+            there = f"there are: {', '.join(names)}" if names else "there is none"
+            return _say(at, f"{name!r} is not known ({there})")
         if (wrong := _wrong(inner, names.get(name, rest), root, f"{at}.{name}" if at else name)) is not None:
             return wrong
     return None
@@ -91,6 +99,21 @@ def _array(value: Sequence[Any], schema: Mapping[str, Any], root: Mapping[str, A
     if schema.get("uniqueItems") and any(value[i] in value[:i] for i in range(len(value))):
         return _say(at, "an item occurs twice")
     return None
+
+
+def _open(schema: Any, root: Mapping[str, Any]) -> Any:
+    """The schema, with all keys allowed that it does not speak of."""
+    while isinstance(schema, dict) and "$ref" in schema:
+        schema = _target(cast("dict[str, Any]", schema)["$ref"], root)
+    if not isinstance(schema, dict):
+        return schema
+    return {"additionalProperties": True, **cast("dict[str, Any]", schema)}
+
+
+def _nearest(tried: Sequence[str], at: str) -> str:
+    """Why none of several forms fits: of those of the right type, if there are any."""
+    near = [one for one in tried if not one.startswith(_say(at, _OTHER_TYPE))]
+    return " or ".join(dict.fromkeys(near or tried))
 
 
 def _target(ref: str, root: Mapping[str, Any]) -> Any:

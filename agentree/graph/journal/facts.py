@@ -50,6 +50,7 @@ class Header:
     model: str
     created: float
     updated: float
+    """When something was written of it last."""
     status: Status
     stop: bool = False
     """Whether somebody asked to cancel it: a process that goes on with it may not know yet."""

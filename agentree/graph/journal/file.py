@@ -62,10 +62,10 @@ class JournalFile:
         """Add facts of a run, all or none; returns whether somebody asked to cancel it."""
         with self._database.writing() as db:
             last = self._insert(db, run, facts)
-            if status is not None:
-                db.execute(
-                    "UPDATE runs SET status = ?, updated = ? WHERE run = ?", (status, time.time(), run)
-                )
+            db.execute(
+                "UPDATE runs SET status = coalesce(?, status), updated = ? WHERE run = ?",
+                (status, facts[-1].time if facts else time.time(), run),
+            )
             (stop,) = db.execute("SELECT stop FROM runs WHERE run = ?", (run,)).fetchone() or (0,)
         self._sums[run] = last
         return bool(stop)
@@ -75,6 +75,7 @@ class JournalFile:
         with self._database.writing() as db:
             try:
                 db.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", (run, question, time.time(), body))
+                db.execute("UPDATE runs SET updated = ? WHERE run = ?", (time.time(), run))
             except sqlite3.IntegrityError as e:
                 raise AlreadyAnswered(
                     f"question {question!r} of run {run!r} is answered already: an answer is given once"
@@ -158,6 +159,16 @@ class JournalFile:
             found.append(fact)
         self._sums[run] = (seq, before)
         return found
+
+    def unanswered(self, run: str) -> list[str]:
+        """Questions that a run which waits has no answer to, by the last fact of it."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT body FROM facts WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)
+            ).fetchone()
+        asked = cast("list[str]", _parsed(_text(row[0])).get("questions", []) if row else [])
+        given = self.answers(run)
+        return [question for question in asked if question not in given]
 
     def answers(self, run: str) -> dict[str, Any]:
         """Answers given so far, by question."""

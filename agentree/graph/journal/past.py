@@ -115,10 +115,10 @@ class Past:
             if path.startswith(prefix):
                 spent += body.get("tokens", 0)
                 per_tool.update(body.get("calls", {}))
-        gone = (visit for visit in self._gone() if visit.startswith(prefix) and visit not in self.ended)
+        gone = (visit for visit in self.gone() if visit.startswith(prefix) and visit not in self.ended)
         return Spent(spent + sum(map(self.recorded, gone)), per_tool)
 
-    def _gone(self) -> set[str]:
+    def gone(self) -> set[str]:
         """Visits in branches that nobody waits for any more."""
         left = [body["visits"] for body in self.ended.values() if "visits" in body]
         for bodies in self.lost.values():

@@ -1,18 +1,19 @@
 """What a journal tells about its runs, for those who look at them and answer."""
 
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentree.errors import JournalError, Question
-from agentree.graph.journal.answers import checked_answer, open_questions
+from agentree.graph.journal.answers import checked_answer, open_questions, parsed
 from agentree.graph.journal.facts import OVER, Fact, Header
 from agentree.graph.journal.file import JournalFile
 from agentree.graph.journal.lock import RunLock
 from agentree.graph.journal.opened import cancelled
+from agentree.graph.journal.past import Past
 from agentree.graph.journal.questions import question_of
 
 _PAUSE = 0.05
@@ -25,13 +26,15 @@ class Shown:
 
     header: Header
     status: str
-    """As the header has it; where nobody goes on with it, "interrupted" if it says running, and "cancelled"
-    if somebody asked for that."""
+    """As the header has it; where nobody goes on with it, "interrupted" if it says running, "cancelled" if
+    somebody asked for that, and "answered" if it says waiting and nothing is left to answer."""
     facts: list[Fact]
     questions: list[Question]
     """Those without an answer; none where the run is over."""
     answered: Mapping[str, Any]
     """Answers given so far, by question."""
+    uncertain: list[Fact] = field(default_factory=list[Fact])
+    """Starts of tool calls that are not pure, whose end nobody knows, and that the run comes to again."""
 
 
 class Runs:
@@ -58,7 +61,7 @@ class Runs:
         status, answers = self._status(header), self._file.answers(run)
         asked = {} if status in OVER else open_questions(facts)
         questions = [question_of(body) for id_, body in asked.items() if id_ not in answers]
-        return Shown(header, status, facts, questions, answers)
+        return Shown(header, status, facts, questions, answers, uncertain_calls(facts))
 
     def answer(self, run: str, question: str, text: str) -> None:
         """Answer a question with a JSON value.
@@ -69,12 +72,7 @@ class Runs:
         if self._status(self._file.header(run)) == "cancelled":
             raise cancelled(run)
         asked, given = open_questions(self._file.facts(run)), self._file.answers(run)
-        try:
-            value = json.loads(text)
-        except ValueError as e:
-            raise JournalError(
-                f"the answer {text!r} is no JSON: write text in double quotes, as in '\"yes\"'"
-            ) from e
+        value = parsed(text, question)
         self._file.answer(run, question, checked_answer(run, asked, given, question, value))
 
     def cancel(self, run: str) -> bool:
@@ -119,4 +117,19 @@ class Runs:
             return header.status
         if header.stop:
             return "cancelled"
+        if header.status == "waiting":
+            with suppress(JournalError):  # a list shows what it can of a file that is damaged
+                return "waiting" if self._file.unanswered(header.run) else "answered"
         return "interrupted" if header.status == "running" else header.status
+
+
+def uncertain_calls(facts: list[Fact]) -> list[Fact]:
+    """Starts of calls that are refused on resume unless somebody says what becomes of them."""
+    past = Past(facts)
+    begun = {(fact.path, fact.body["call"]): fact for fact in facts if fact.kind == "call started"}
+    over = past.ended.keys() | past.gone()
+    return [
+        fact
+        for place, fact in begun.items()
+        if past.calls.get(place) == {} and not fact.body.get("pure") and fact.path not in over
+    ]
