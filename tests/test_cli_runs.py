@@ -245,7 +245,9 @@ def test_a_call_whose_end_is_unknown_is_shown_with_the_ways_on(
         f"    {resume} --uncertain tell --journal {path}   (the model is told that nobody knows)",
         f"    {resume} --uncertain rerun --journal {path}  (it is called again)",
     ]
-    failed = [Fact("ended", "", {"status": "failed", "error": "UncertainCall: run 'u', tools: pay"}, 3.0)]
+    error = "UncertainCall: run 'u', tools: pay" + "y" * 300
+    failed = [Fact("node failed", "tools", {"error": error}, 3.0)]
+    failed.append(Fact("ended", "", {"status": "failed", "error": error}, 3.0))
     for append in (None, failed):
         if append:
             file.append("u", append, "failed")
@@ -256,6 +258,10 @@ def test_a_call_whose_end_is_unknown_is_shown_with_the_ways_on(
             assert lines[-1] == f"{first}go on:  {resume} --journal {path}"
         else:
             assert lines[-3:] == ways
+            assert (
+                not append
+                or lines[2] == "  tools  tools   failed    UncertainCall: the end of a call is unknown"
+            )
             assert lines[-4].startswith('tools: pay({"x": 1, "note": "nnn')
             assert lines[-4].endswith("…) was under way, and nobody knows whether it had its effect")
     file.append("u", [Fact("call ended", "tools", {"call": "c1", "tool": "pay", "content": "ok"}, 4.0)])

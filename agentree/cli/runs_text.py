@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agentree.errors import Question
+from agentree.errors import Question, UncertainCall
 from agentree.events import STOPPED
 from agentree.graph.journal.reading import Shown
 from agentree.graph.journal.telling import told
@@ -20,6 +20,7 @@ _FIRST = {"limit": "raise the limit in the program, then ", "failed": "mend the 
 _CUT_OFF = {"running": "running", "interrupted": "cut off", "cancelled": "cancelled", "failed": "cancelled"}
 """By the status of a run, that of its visits that have begun and not ended; "stopped" in the others."""
 _RESUMABLE = ("interrupted", "waiting", "answered", "stopped", "limit", "failed")
+_UNCERTAIN = UncertainCall.__name__
 
 
 def flag(given: str | None) -> str:
@@ -38,7 +39,7 @@ def ways_on(shown: Shown, journal: str | None) -> list[str]:
     for call in shown.uncertain:
         made = f"{one_line(call.body['tool'])}({one_line(canonical_json(call.body['arguments']))})"
         lines.append(f"{call.path}: {made} was under way, and nobody knows whether it had its effect")
-    if str(shown.facts[-1].body.get("error", "")).startswith("UncertainCall"):
+    if str(shown.facts[-1].body.get("error", "")).startswith(_UNCERTAIN):
         first = ""  # finding out is all that there is to mend
     return [
         *lines,
@@ -101,6 +102,8 @@ def _without_output(error: str) -> tuple[str, str]:
     """The status of a visit that ended without an output, and why."""
     if error.startswith(STOPPED):
         return "stopped", error.removeprefix("stopped ")
+    if error.startswith(_UNCERTAIN):
+        return "failed", f"{_UNCERTAIN}: the end of a call is unknown"  # which one is told below
     return "failed", error
 
 
