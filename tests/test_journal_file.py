@@ -272,8 +272,8 @@ async def test_a_type_that_can_not_be_stored_is_refused_at_once(journal: Path) -
 async def test_a_value_that_would_come_back_changed_is_refused(journal: Path) -> None:
     async with ScriptedRuntime({}) as lm:
         for made, why in (
-            (Loose(value=Engine()), r"type Engine, which no node declares, at Loose\.value"),
-            (Engine(), "a value of type Engine, which no node declares"),
+            (Loose(value=Engine()), r"type Engine, at Loose\.value: use a dataclass"),
+            (Engine(), "a value of type Engine: use a dataclass"),
         ):
 
             def give(ctx: Ctx[Any], text: str, made: Any = made) -> Any:

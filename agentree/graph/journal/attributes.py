@@ -18,14 +18,20 @@ from typing import Annotated, Any, Generic, Protocol, cast, get_type_hints
 from pydantic import BaseModel, PydanticUserError, RootModel
 from pydantic.dataclasses import is_pydantic_dataclass
 
+from agentree.graph.journal.inherited import ALONG, INHERITED
 from agentree.graph.journal.unstorable import Unstorable, first_lines
 
-BASES: tuple[type[Any], ...] = (
-    *(OrderedDict, defaultdict, deque, dict, list, set, frozenset, tuple),
-    *(bytearray, bytes, str, int, float, complex),
+BASES: frozenset[type[Any]] = frozenset(
+    (
+        *(OrderedDict, defaultdict, deque, dict, list, set, frozenset, tuple),
+        *(bytearray, bytes, str, int, float, complex),
+        *INHERITED,
+    )
 )
-"""What a class may inherit its content from, the more special ones first."""
-_ROOTS: frozenset[Any] = frozenset({*BASES, Counter, object, BaseModel, RootModel, Generic, Protocol})
+"""What a class may inherit its content from."""
+_ROOTS: frozenset[Any] = frozenset({*BASES, *ALONG, Counter, object, BaseModel, RootModel, Generic, Protocol})
+_OF_PYTHON = 1 << 9
+"""The flag of classes that were not made by an extension in C."""
 
 
 def is_typed_dict(cls: type[Any]) -> bool:
@@ -34,8 +40,8 @@ def is_typed_dict(cls: type[Any]) -> bool:
 
 
 def base_of(cls: type[Any]) -> type[Any] | None:
-    """The builtin container or plain type that a class inherits from, if it does."""
-    return next((base for base in BASES if issubclass(cls, base)), None)
+    """The container, plain type or value of the standard library that a class inherits from, if any."""
+    return next((one for one in cls.__mro__ if one in BASES), None)
 
 
 def has_fields(cls: type[Any]) -> bool:
@@ -50,13 +56,15 @@ def is_made_of_attributes(cls: type[Any]) -> bool:
 
 
 def foreign_base(cls: type[Any]) -> type[Any] | None:
-    """A class of the standard library that it inherits from: these keep more than can be seen."""
+    """A class of the standard library or an extension that it inherits from: these keep more than is seen."""
     return next(filter(_is_foreign, cls.__mro__), None)
 
 
 def _is_foreign(cls: Any) -> bool:
     if cls in _ROOTS or (inspect.isabstract(cls) and not cls.__dict__.get("__slots__")):
         return False
+    if not cls.__flags__ & _OF_PYTHON:
+        return True
     module = cls.__module__.partition(".")[0]
     return module in sys.stdlib_module_names and module not in ("__main__", "abc", "typing", "contextlib")
 
@@ -64,6 +72,8 @@ def _is_foreign(cls: Any) -> bool:
 def slots(cls: type) -> Iterator[tuple[str, Any]]:
     """The slots of a class and those that it inherits from, with their descriptors."""
     for one in cls.__mro__:
+        if one in ALONG:
+            continue  # these are in the parts
         names: Any = one.__dict__.get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
             if name not in ("__dict__", "__weakref__"):

@@ -17,7 +17,6 @@ from collections.abc import (
     Iterator,
 )
 from contextlib import suppress
-from dataclasses import is_dataclass
 from enum import Enum
 from typing import (
     Annotated,
@@ -33,11 +32,7 @@ from typing import (
     get_origin,
 )
 
-from pydantic import (
-    BaseModel,
-    PydanticUserError,
-    TypeAdapter,
-)
+from pydantic import PydanticUserError, TypeAdapter
 
 from agentree.graph.flow import show
 from agentree.graph.frozen import FrozenDict, FrozenList, FrozenSet
@@ -45,6 +40,7 @@ from agentree.graph.journal.adapters import adapter_of, unwritten
 from agentree.graph.journal.attributes import (
     base_of,
     field_names,
+    has_fields,
     hints,
     is_made_of_attributes,
     is_typed_dict,
@@ -87,7 +83,7 @@ class Classes:
         self._adapters: dict[type, TypeAdapter[Any]] = {}
         self._slots: dict[type, tuple[tuple[str, Any], ...]] = {}
         self._declared: frozenset[type] | None = None
-        self.forms = Forms(lambda cls: self.name(cls, None), self.named)
+        self.forms = Forms(self.name, self.named)
         for cls in _KNOWN:
             self._add(cls)
         for where, form in forms:
@@ -102,15 +98,13 @@ class Classes:
 
     # --------------------------------------------------------------------------------------- looking up
 
-    def name(self, cls: type[Any], value: object) -> str:
+    def name(self, cls: type[Any]) -> str:
         """What a class is called in the journal. Raises Unstorable for one that the program does not name."""
         if cls not in self._names:
             self._take_subclasses()
         name = self._names.get(cls)
         if name is None:
-            known = isinstance(value, BaseModel | Enum) or is_dataclass(value) or base_of(cls) is not None
-            way = "annotate what holds it with this type, or use" if known else "use a dataclass, a model or"
-            raise Unstorable(f"a value of type {cls.__name__}, which no node declares", f"{way} plain values")
+            raise _unnamed(cls)
         if name in self._twice and cls not in cast("frozenset[type]", self._declared):
             raise _several(name)
         return name
@@ -162,6 +156,11 @@ class Classes:
 
     # ----------------------------------------------------------------------------------------- walking
 
+    def _knows(self, cls: type[Any]) -> bool:
+        """Whether it would be named if it were declared. Raises Unstorable for what can't be."""
+        self._take(cls)
+        return cls in self._names
+
     def _take(self, form: Any) -> None:
         """Every class in a type form, those in its arguments and in their fields too."""
         origin = get_origin(form)
@@ -177,7 +176,8 @@ class Classes:
             for option in get_args(form):
                 self._take(type(option))
         elif origin in (Union, types.UnionType):
-            self._take_union(get_args(form))
+            for inner in get_args(form):
+                self._take(inner)
         elif origin is Annotated:
             self._take(get_args(form)[0])
         elif hasattr(form, "__value__"):
@@ -189,10 +189,6 @@ class Classes:
                 self._take_class(origin or form)
             for inner in get_args(form):
                 self._take(inner)
-
-    def _take_union(self, members: Iterable[Any]) -> None:
-        for member in members:
-            self._take(member)
 
     def _take_alias(self, alias: Any) -> None:
         if alias not in self._seen:
@@ -217,7 +213,8 @@ class Classes:
         elif issubclass(cls, Enum):
             self._add(cls)
         elif getattr(cls, "_is_protocol", False) or inspect.isabstract(cls) or _is_base(cls):
-            return  # a value says what it is when it is written
+            if has_fields(cls):
+                self._take_fields(cls)  # what inherits from it has them; a value says what else it is
         elif is_made_of_attributes(cls):
             self._add(cls)
             self._take_fields(cls)
@@ -231,18 +228,9 @@ class Classes:
     def _take_fields(self, cls: type[Any]) -> None:
         for name, form in hints(cls).items():
             try:
-                self._take_field(form)
+                self._take(form)
             except Unstorable as e:
                 raise e.under(f".{name}") from None
-
-    def _take_field(self, form: Any) -> None:
-        """A field that may be None is fine as long as it is, whatever else it may be."""
-        if get_origin(form) not in (Union, types.UnionType) or type(None) not in get_args(form):
-            self._take(form)
-            return
-        for member in get_args(form):
-            with suppress(Unstorable):
-                self._take(member)
 
     def _add(self, cls: type[Any]) -> None:
         name, n = cls.__qualname__, 1
@@ -290,3 +278,20 @@ def _several(name: str) -> Unstorable:
 
 def _words(form: object) -> str:
     return repr(form) if not isinstance(form, type) and get_origin(form) is None else show(form)
+
+
+def _unnamed(cls: type[Any]) -> Unstorable:
+    """What is said of a value whose class no type of the program names."""
+    what, name = f"a value of type {cls.__name__}", cls.__name__
+    try:
+        known = Classes(())._knows(cls)
+    except Unstorable as e:
+        inside = f", which has {e.what} ({e.at.removeprefix('.')})" if e.at else ""
+        return Unstorable(f"{what}{inside}", e.way)
+    if not known:
+        return Unstorable(what, unwritten(cls).way)
+    base = base_of(cls)
+    plain = "" if base is None or has_fields(cls) else f", or make it a plain {base.__name__}"
+    return Unstorable(
+        f"{what}, which no type of the program names", f"annotate what holds it with {name}{plain}"
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agentree.graph.journal.attributes import base_of, slots_of
 from agentree.graph.journal.changes import settle
 from agentree.graph.journal.classes import Classes
+from agentree.graph.journal.inherited import INHERITED
 from agentree.graph.journal.standard import BY_NAME, PLAIN, unplain
 from agentree.graph.journal.unstorable import NeedsRuntime, Unstorable, first_lines
 from agentree.graph.journal.writing import FACTORIES, IMMUTABLE, Parts
@@ -138,6 +139,8 @@ class Reader:
         base = base_of(cls)
         if base is None:
             made = self._begun(object.__new__(cls))
+        elif base in INHERITED:
+            made = self._begun(INHERITED[base].made(cls, unplain(found["b"])))
         elif base in IMMUTABLE:
             place = len(self._objects)
             self._objects.append(None)

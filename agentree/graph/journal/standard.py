@@ -88,7 +88,7 @@ def _zone(zone: datetime.tzinfo | None) -> list[Any] | None:
     if cls is datetime.timezone:
         offset, *name = cast("Any", zone).__getinitargs__()
         return ["offset", _span(offset), *name]
-    if isinstance(zone, zoneinfo.ZoneInfo) and (key := cast("str | None", zone.key)) is not None:
+    if cls is zoneinfo.ZoneInfo and (key := cast("str | None", cast("Any", zone).key)) is not None:
         return ["zone", key]
     if cls is TzInfo:
         return ["read", cast("datetime.timedelta", zone.utcoffset(None)) // datetime.timedelta(seconds=1)]

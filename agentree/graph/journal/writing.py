@@ -11,6 +11,7 @@ from agentree.graph.journal.adapters import adapted
 from agentree.graph.journal.attributes import attributes, base_of, only_set
 from agentree.graph.journal.classes import Classes, is_transcript
 from agentree.graph.journal.forms import ALIASES
+from agentree.graph.journal.inherited import INHERITED
 from agentree.graph.journal.standard import PLAIN_CLASSES, STANDARD, is_text, plain
 from agentree.graph.journal.unstorable import Unstorable
 from agentree.lm.generation import Generation
@@ -136,7 +137,7 @@ class Writer:
         return found
 
     def _member(self, cls: type[Enum], value: Enum) -> dict[str, Any]:
-        name = self._classes.name(cls, value)
+        name = self._classes.name(cls)
         if cls.__members__.get(value._name_) is value:
             return {"is": "member", "of": name, "v": value._name_}
         if isinstance(value, Flag) and cast("object", cls(value._value_)) == value:
@@ -157,7 +158,7 @@ class Writer:
     # ------------------------------------------------------------------------------------------ objects
 
     def _object(self, cls: type[Any], value: Any) -> dict[str, Any]:
-        name = self._classes.name(cls, value)
+        name = self._classes.name(cls)
         if (adapter := self._classes.adapter(cls)) is not None:
             return {"is": "adapted", "of": name, "v": adapted(adapter, cls, value)}
         body: dict[str, Any] = {"is": "object", "of": name}
@@ -179,7 +180,9 @@ class Writer:
         return body
 
     def _content(self, base: type[Any], value: Any, body: dict[str, Any]) -> Any:
-        """What an instance has in it as a value of the builtin that it inherits from."""
+        """What an instance has in it as a value of what it inherits from."""
+        if (known := INHERITED.get(base)) is not None:
+            return plain(known.parts(value))
         if base is str:
             return plain(str.__str__(value))
         if base is int:
@@ -209,7 +212,7 @@ class Writer:
                 f"a defaultdict that is filled by {factory!r}",
                 "give it a class such as list, or write a subclass of dict with __missing__",
             )
-        return self._classes.name(factory, None)
+        return self._classes.name(factory)
 
 
 def _in_order(items: Any) -> Any:
