@@ -351,6 +351,11 @@ class Annotations(BaseModel):
     _hidden: int = 0
 
 
+class Extra(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, SecretStr]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
 SECRET = "a file is no place for secrets: let functions get it from where it is kept"
 PLAIN = "use a dataclass or a pydantic model of plain values"
 
@@ -365,6 +370,7 @@ PLAIN = "use a dataclass or a pydantic model of plain values"
         (Nested, rf"type Nested, and .* values of SecretStr \(accounts\.by_name\.key\): {SECRET}"),
         (Given, rf"type Given, and .* values of Plain \(many\): {PLAIN}"),
         (HoldsPartial, rf"type HoldsPartial, and .* values of Plain \(part\.plain\): {PLAIN}"),
+        (Extra, rf"type Extra, and .* values of SecretStr \(__pydantic_extra__\): {SECRET}"),
         (Annotations, rf"type Annotations, and .* values of Plain \(plain\): {PLAIN}"),
     ],
 )

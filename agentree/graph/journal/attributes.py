@@ -169,10 +169,13 @@ def _pydantic_fields(cls: Any) -> dict[str, Any] | None:
 
 
 def _private(cls: Any) -> dict[str, Any]:
-    """Private attributes of a model, as far as their annotations can be resolved."""
+    """Private attributes and typed extras of a model, as far as their annotations can be resolved."""
     found: dict[str, Any] = {}
     for one in cls.__mro__:
-        names = set(getattr(one, "__private_attributes__", ())) & set(inspect.get_annotations(one))
+        known = set[str](getattr(one, "__private_attributes__", ()))
+        if one not in _ROOTS:
+            known.add(_MODEL[1])
+        names = known & set(inspect.get_annotations(one))
         with suppress(Exception):  # an annotation is any expression
             hints = inspect.get_annotations(one, eval_str=True) if names else {}
             found |= {name: hints[name] for name in names if name not in found}
