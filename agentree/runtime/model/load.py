@@ -102,8 +102,11 @@ def load_model(
         # Packing weights leaves Python to others for most of the time. It runs here and not there, so that
         # Ctrl-C ends it, and a compiler too.
         reading = beside.submit(read_tokenizer, folder.path, config)
-        decoder, storage, kernels = build()
-        tokenizer = reading.result()
+        try:
+            decoder, storage, kernels = build()
+        finally:
+            # Of two errors the tokenizer's says more: that files are of two models, say.
+            tokenizer = reading.result()
         template = read_template(folder.path)
     slots = kv_tokens or default_slots(
         config, decoder.dtype.itemsize, where, gpu_memory_fraction=gpu_memory_fraction
