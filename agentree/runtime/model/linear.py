@@ -77,10 +77,7 @@ class PackedInt8:
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        weight = weight.float()
-        scales = weight.abs().amax(1).clamp_min_(TINY).div_(127)
-        whole = (weight / scales[:, None]).round_().to(torch.int8)
-        tensor = _quantized(whole, scales)
+        tensor = _quantized(*quantize(weight))
         ops = cast("Any", torch.ops.quantized)
         self._packed: object = ops.linear_prepack(tensor, None)
         self._run = raw(ops.linear_dynamic.default)
@@ -95,6 +92,13 @@ class PackedInt8:
         rows = torch.cat((x / largest, self._extremes))
         y = cast("torch.Tensor", self._run(rows, self._packed, self._narrow))[:-1].mul_(largest)
         return y if self._bias is None else y.add_(self._bias)
+
+
+def quantize(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights [outputs, inputs] as int8, and the float32 scale of each output [outputs]."""
+    weight = weight.float()
+    scales = weight.abs().amax(1).clamp_min_(TINY).div_(127)
+    return (weight / scales[:, None]).round_().to(torch.int8), scales
 
 
 def _quantized(whole: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-from agentree.runtime.model.linear import DTYPES, TINY, Storage
+from agentree.runtime.model.linear import DTYPES, Storage, quantize
 from agentree.runtime.native.library import GATES, KINDS, PANEL, Library, Matrix
 
 
@@ -25,9 +25,7 @@ class Packed:
         padded = -(-outputs // PANEL) * PANEL
         self._scale: torch.Tensor | None = None
         if storage == "int8":
-            weight = weight.float()
-            scales = weight.abs().amax(1).clamp_min_(TINY).div_(127)
-            weight = (weight / scales[:, None]).round_().to(torch.int8)
+            weight, scales = quantize(weight)
             self._scale = _pad(scales, padded)
         else:
             weight = weight.to(DTYPES[storage])
